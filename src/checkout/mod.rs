@@ -1,0 +1,4 @@
+//! The use cases, each readable from top to bottom. What is begun here outlives its caller.
+
+pub mod desk;
+pub mod place;

@@ -1,0 +1,18 @@
+//! The three layers, each atomic, each for its own class of retry:
+//!
+//! | layer | room | kept in | stops |
+//! | --- | --- | --- | --- |
+//! | 1 | [`token`] | Redis, or process memory | double click, F5 on a POST, Back and submit again, restored tabs |
+//! | 2 | [`key`] | `idempotency_records` | client and gateway retries, lost answers, crash and retry |
+//! | 3 | [`unique`] | constraints on `orders` | whatever slips by, for ever |
+//!
+//! Usable for any form or endpoint: nothing here says "order" except [`unique`].
+
+pub mod key;
+pub mod token;
+pub mod unique;
+
+/// Counts one decision of one layer: `oncegate_layer_decisions_total{layer,decision}`.
+pub fn count(layer: &'static str, decision: &'static str) {
+    metrics::counter!("oncegate_layer_decisions_total", "layer" => layer, "decision" => decision).increment(1);
+}
