@@ -216,7 +216,7 @@ start_postgres() {
     case $mode in
     durable) ;;
     fast)
-        POSTGRES_OPTIONS=(-c fsync=off -c synchronous_commit=off -c full_page_writes=off)
+        POSTGRES_OPTIONS=(-c fsync=off -c full_page_writes=off)
         initdb_options=(--no-sync)
         ;;
     *)
