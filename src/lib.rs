@@ -5,4 +5,5 @@ pub mod config;
 pub mod error;
 pub mod guard;
 pub mod order;
+pub mod payment;
 pub mod store;
