@@ -1,6 +1,6 @@
 //! Form or JSON in, [`NewOrder`] and its [`Fingerprint`] out, or every error by its field.
 //!
-//! The two faces differ in how fields are spelled and named ([`form`], [`json`]); what a field may hold is said here,
+//! The two faces differ in how fields are spelled and named (one room each); what a field may hold is said here,
 //! once. Deliberately absent: whatever only the catalogue shows (see [`super::decide`]).
 
 mod form;
@@ -139,7 +139,6 @@ impl Basket {
     }
 }
 
-#[allow(clippy::cast_lossless, reason = "`i64::from` is not const")]
 const QUANTITY_RANGE: Wrong = Wrong::Range { min: 1, max: MAX_QUANTITY as i64 };
 
 /// The payment method of this word, if the shop offers it.
@@ -153,7 +152,8 @@ fn method(word: &str, card: bool) -> Result<Method, Wrong> {
 
 /// The note with its line breaks as `\n`, whichever the platform sent; an empty one is none.
 fn note(text: &str) -> Result<Option<Note>, Wrong> {
-    let text = if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { Cow::from(text) };
+    let text =
+        if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { Cow::from(text) };
     let allowed = Wrong::Form("at most 500 characters long, with no control characters but tabs and line breaks");
     if text.is_empty() { Ok(None) } else { Note::parse(&text).map(Some).ok_or(allowed) }
 }
