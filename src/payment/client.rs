@@ -120,7 +120,8 @@ impl Client {
         if status == reqwest::StatusCode::PAYMENT_REQUIRED {
             let failure: Option<Failure> = answer.json().await.ok();
             let detail = failure.map(|failure| failure.error);
-            let card = detail.as_ref().is_none_or(|detail| detail.kind.as_deref().is_none_or(|kind| kind == "card_error"));
+            let card =
+                detail.as_ref().is_none_or(|detail| detail.kind.as_deref().is_none_or(|kind| kind == "card_error"));
             let provider_id = detail.and_then(|detail| detail.payment_intent).map(|intent| intent.id);
             let outcome = if card { Outcome::Declined } else { Outcome::Unknown };
             return Ok(Word { outcome, provider_id });

@@ -37,7 +37,8 @@ pub fn verify(secret: &str, header: &str, body: &[u8], now: i64) -> Result<(), I
     let fields = || header.split(',').filter_map(|field| field.trim().split_once('='));
     let time = fields().find(|(name, _)| *name == "t").map(|(_, value)| value).ok_or(Invalid::Malformed)?;
     let seconds: i64 = time.parse().map_err(|_| Invalid::Malformed)?;
-    let mut signatures = fields().filter(|(name, _)| *name == "v1").filter_map(|(_, hex)| hex::decode(hex).ok()).peekable();
+    let mut signatures =
+        fields().filter(|(name, _)| *name == "v1").filter_map(|(_, hex)| hex::decode(hex).ok()).peekable();
     signatures.peek().ok_or(Invalid::Malformed)?;
     let expected = mac(secret, body, time);
     if !signatures.any(|signature| expected.clone().verify_slice(&signature).is_ok()) {
@@ -93,7 +94,8 @@ mod tests {
 
     #[test]
     fn what_is_no_signature_header_is_malformed() {
-        for header in ["", "t=", "v1=00", "t=1", "t=x,v1=00", "t=1,v1=zz", "t=1;v1=00", "t=99999999999999999999,v1=00"] {
+        for header in ["", "t=", "v1=00", "t=1", "t=x,v1=00", "t=1,v1=zz", "t=1;v1=00", "t=99999999999999999999,v1=00"]
+        {
             assert_eq!(verify(SECRET, header, b"", NOW), Err(Invalid::Malformed), "{header}");
         }
     }

@@ -174,7 +174,8 @@ impl Ledger {
     pub fn refund(&mut self, fields: &Fields, key: Option<&str>, now: i64) -> Result<(Value, Intent), Said> {
         let invalid = |message: &str| failure(400, "invalid_request_error", message);
         let id = field(fields, "payment_intent").ok_or_else(|| invalid("payment_intent is missing"))?;
-        let intent = self.intents.get_mut(id).ok_or_else(|| failure(404, "invalid_request_error", "No such payment_intent"))?;
+        let intent =
+            self.intents.get_mut(id).ok_or_else(|| failure(404, "invalid_request_error", "No such payment_intent"))?;
         if intent.status != "succeeded" {
             return Err(invalid("This payment_intent has no successful charge to refund."));
         }
