@@ -7,13 +7,14 @@ mod secrets;
 mod settings;
 mod url;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use secrecy::SecretBox;
 use thiserror::Error;
 
-pub use read::{database, duration};
+pub use read::{LONGEST, database, duration};
 pub use secrets::SHORTEST_SECRET;
 pub use settings::{Settings, misspelt, name};
 pub use url::RedactedUrl;
@@ -90,6 +91,15 @@ pub enum Database {
     Postgres(RedactedUrl),
 }
 
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "SQLite in {}", path.display()),
+            Self::Postgres(url) => write!(f, "{url}"),
+        }
+    }
+}
+
 /// Where the tokens and the queue are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redis {
@@ -99,6 +109,19 @@ pub enum Redis {
     Single(RedactedUrl),
     /// Redis Cluster, by some of its nodes.
     Cluster(Vec<RedactedUrl>),
+}
+
+impl fmt::Display for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("tokens and queue in this process"),
+            Self::Single(url) => write!(f, "{url}"),
+            Self::Cluster(nodes) => {
+                let nodes: Vec<_> = nodes.iter().map(RedactedUrl::to_string).collect();
+                write!(f, "Redis Cluster at {}", nodes.join(", "))
+            }
+        }
+    }
 }
 
 /// What bearer tokens are verified with.

@@ -10,7 +10,7 @@ use super::settings::{Settings, name};
 use super::{Config, ConfigError, Database, Gateway, secrets, url};
 
 /// The longest duration that is taken: ten years. It keeps sums with a clock far from any type's end.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The longest a duplicate may be made to wait; proxies give up about then.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The shortest lease: half a second more or less between two machines must not matter.
@@ -21,6 +21,8 @@ const SHORTEST_TTL: Duration = Duration::from_millis(1);
 const LONGEST_QUEUE: u64 = 1_000_000;
 /// The largest opening balance, as large as the largest total.
 const LARGEST_BALANCE: u64 = 1_000_000_000_000;
+/// The most characters of a bad value that are shown.
+const LONGEST_SHOWN: usize = 200;
 /// What a new account gets in the embedded default, so that a newcomer can order at once.
 const DEMO_BALANCE: u64 = 100_000;
 
@@ -49,7 +51,8 @@ fn value<T>(
     read: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, ConfigError> {
     let Some(given) = text(name, given)? else { return Ok(None) };
-    read(given).map(Some).ok_or_else(|| bad(name, &format!("is {given:?}"), allowed))
+    let shown: String = given.chars().take(LONGEST_SHOWN).collect();
+    read(given).map(Some).ok_or_else(|| bad(name, &format!("is {shown:?}"), allowed))
 }
 
 /// A setting that is a URL: shown without user, password and query.
@@ -79,7 +82,7 @@ fn duration_between(
 ) -> Result<Duration, ConfigError> {
     let allowed = format!(
         "a duration such as 250ms, 30s, 5m or 24h, from {} to {}",
-        if range.start().is_zero() { "0s".to_owned() } else { humantime::format_duration(*range.start()).to_string() },
+        humantime::format_duration(*range.start()),
         if *range.end() == LONGEST {
             "87600h".to_owned()
         } else {
@@ -136,6 +139,25 @@ fn gateway(settings: &Settings) -> Result<Option<Gateway>, ConfigError> {
         (.., None) => name::GATEWAY_WEBHOOK_SECRET,
     };
     Err(missing(absent, "the three ONCEGATE_GATEWAY_… settings together, or none of them"))
+}
+
+impl Settings {
+    /// `ONCEGATE_LOG`, unchecked.
+    ///
+    /// # Errors
+    /// When it is not UTF-8.
+    pub fn log_filter(&self) -> Result<Option<&str>, ConfigError> {
+        text(name::LOG, self.log.as_ref())
+    }
+
+    /// Whether `ONCEGATE_LOG_FORMAT` is `json`.
+    ///
+    /// # Errors
+    /// When it is neither `json` nor `text`.
+    pub fn log_is_json(&self) -> Result<bool, ConfigError> {
+        let read = |format: &str| matches!(format, "text" | "json").then_some(format == "json");
+        Ok(value(name::LOG_FORMAT, self.log_format.as_ref(), "text or json", read)?.unwrap_or(false))
+    }
 }
 
 /// Reads all settings. With SQLite, secrets that are not set are made and kept beside the database file.

@@ -6,8 +6,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use jsonwebtoken::DecodingKey;
 use secrecy::SecretBox;
 
@@ -57,16 +55,15 @@ fn is_public_key(pem: &str) -> bool {
     let bytes = pem.as_bytes();
     DecodingKey::from_rsa_pem(bytes).is_ok()
         || DecodingKey::from_ed_pem(bytes).is_ok()
-        || (DecodingKey::from_ec_pem(bytes).is_ok() && is_p256(pem))
+        || DecodingKey::from_ec_pem(bytes).is_ok_and(|key| is_p256(&key))
 }
 
 /// Whether the curve is P-256, the only one of ES256: a key of another curve would be taken, and then every token
 /// be refused.
-fn is_p256(pem: &str) -> bool {
-    /// Object identifier 1.2.840.10045.3.1.7 in DER.
-    const P256: [u8; 8] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-    let body: String = pem.lines().filter(|l| !l.starts_with("-----")).map(str::trim).collect();
-    STANDARD.decode(body).is_ok_and(|der| der.windows(P256.len()).any(|w| w == P256))
+fn is_p256(key: &DecodingKey) -> bool {
+    /// Bytes of an uncompressed point of that curve.
+    const POINT: usize = 65;
+    key.try_get_as_bytes().is_ok_and(|point| point.len() == POINT)
 }
 
 fn set_or_made(

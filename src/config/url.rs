@@ -81,7 +81,7 @@ pub(super) fn database(text: &str) -> Option<Database> {
     if let Some(path) = text.strip_prefix("sqlite://") {
         // sqlx needs this query to make the file; we always make it.
         let path = percent_decode_str(path.strip_suffix("?mode=rwc").unwrap_or(path)).decode_utf8().ok()?;
-        let is_file = !path.is_empty() && !path.ends_with('/') && !path.contains([':', '?', '\0']);
+        let is_file = !path.is_empty() && !path.starts_with(':') && !path.ends_with('/') && !path.contains(['?', '\0']);
         return is_file.then(|| Database::Sqlite(PathBuf::from(path.into_owned())));
     }
     let url = Url::parse(text).ok()?;
