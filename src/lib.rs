@@ -1,9 +1,16 @@
 //! oncegate
+pub mod api;
 pub mod app;
+pub mod catalogue;
 pub mod checkout;
+pub mod cli;
 pub mod config;
 pub mod error;
 pub mod guard;
 pub mod order;
+<<<<<<< HEAD
 pub mod payment;
+=======
+pub mod serve;
+>>>>>>> main
 pub mod store;
