@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::row::{from_millis, span};
-use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, catalogue, clock, orders, records};
+use super::row::{from_millis, span, to_millis};
+use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, catalogue, clock, fault, orders, records};
 use crate::order::decide::{Asked, Decision, Shop, Standing, decide};
 use crate::order::values::{AccountId, Cents, OrderId, Sku};
 use crate::order::{Order, Status};
-use crate::store::{Fence, Placing, RecordId, SettleRules, Settled};
+use crate::store::{Answer, Fence, Placing, RecordId, SettleRules, Settled};
 
 pub(super) async fn settle(store: &Sqlite, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {
     let mut tx = store.begin_within(Commit::Durable, rules.lock_wait).await?;
@@ -32,7 +32,7 @@ pub(super) async fn settle(store: &Sqlite, batch: &[Placing], rules: &SettleRule
         let writing = Writing { tx: &mut tx, placing: &batch[place], rules, now };
         settled[place] = writing.write(decision).await?;
     }
-    tx.commit().await.map_err(super::fault)?;
+    tx.commit().await.map_err(fault)?;
     Ok(settled)
 }
 
@@ -107,7 +107,7 @@ impl Writing<'_> {
             Decision::Stands { order, .. } => Some(self.standing(*order).await?),
             Decision::Refused(_) | Decision::Invalid(_) => None,
         };
-        let answer = (self.rules.render)(&decision, standing.as_ref());
+        let answer = self.render(&decision, standing.as_ref());
         self.settle_record(&decision, standing.as_ref(), &answer).await?;
         let leaked = standing.is_some_and(|order| self.leaked(&order));
         Ok(Settled::Decided { decision, answer, leaked })
@@ -118,12 +118,23 @@ impl Writing<'_> {
         order.ok_or_else(|| StoreError::Broken(format!("order {id} stands and cannot be read")))
     }
 
+    /// The answer that belongs to the record. A standing order's record speaks of the order, also where other content
+    /// was asked for now: whoever repeats the original request must be given the order, not this caller's refusal.
+    fn render(&self, decision: &Decision, standing: Option<&Order>) -> Answer {
+        match (decision, standing) {
+            (Decision::Stands { order, .. }, Some(_)) => {
+                (self.rules.render)(&Decision::Stands { order: *order, same: true }, standing)
+            }
+            _ => (self.rules.render)(decision, standing),
+        }
+    }
+
     /// What the decision means for the record of the key.
     async fn settle_record(
         &mut self,
         decision: &Decision,
         standing: Option<&Order>,
-        answer: &crate::store::Answer,
+        answer: &Answer,
     ) -> Result<()> {
         let fence = fence(self.placing);
         match decision {
@@ -139,7 +150,7 @@ impl Writing<'_> {
 
     /// Whether a record younger than the answer's life was missing: layer 2 let this through.
     fn leaked(&self, order: &Order) -> bool {
-        let age = self.now - super::row::to_millis(order.created_at);
+        let age = self.now - to_millis(order.created_at);
         self.placing.epoch == 1 && age < span(self.rules.key_ttl)
     }
 }
