@@ -31,10 +31,28 @@ macro_rules! select_orders {
     };
 }
 
+pub(super) const BY_ID: &str = select_orders!("o.id = $2");
+pub(super) const FIRST_PAGE: &str = select_orders!("$2 IS NULL ORDER BY o.created_at DESC, o.id DESC LIMIT $3");
+pub(super) const NEXT_PAGE: &str = select_orders!(
+    "(o.created_at, o.id) < (SELECT b.created_at, b.id FROM orders b WHERE b.id = $2 AND b.account_id = $1)
+     ORDER BY o.created_at DESC, o.id DESC LIMIT $3"
+);
+
+/// Three questions, so that each has its index whatever SQLite thinks of an OR.
+pub(super) const STANDING: &str = "
+    SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
+    FROM orders WHERE account_id = $1 AND idempotency_key = $2
+    UNION ALL
+    SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
+    FROM orders WHERE account_id = $1 AND reference = $3
+    UNION ALL
+    SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
+    FROM orders WHERE account_id = $1 AND created_at > $4 AND fingerprint = $5";
+
 // --- reading ---
 
 pub(super) async fn load(db: impl sqlx::SqliteExecutor<'_>, account: AccountId, id: OrderId) -> Result<Option<Order>> {
-    sqlx::query(select_orders!("o.id = $2"))
+    sqlx::query(BY_ID)
         .bind(account.0.hyphenated())
         .bind(id.0.hyphenated())
         .fetch_optional(db)
@@ -50,14 +68,8 @@ pub(super) async fn list(
     before: Option<OrderId>,
     limit: u32,
 ) -> Result<Vec<Order>> {
-    let rows = match before {
-        None => sqlx::query(select_orders!("$2 IS NULL ORDER BY o.created_at DESC, o.id DESC LIMIT $3")),
-        Some(_) => sqlx::query(select_orders!(
-            "(o.created_at, o.id) < (SELECT b.created_at, b.id FROM orders b WHERE b.id = $2 AND b.account_id = $1)
-             ORDER BY o.created_at DESC, o.id DESC LIMIT $3"
-        )),
-    };
-    rows.bind(account.0.hyphenated())
+    sqlx::query(if before.is_none() { FIRST_PAGE } else { NEXT_PAGE })
+        .bind(account.0.hyphenated())
         .bind(before.map(|id| id.0.hyphenated()))
         .bind(limit)
         .fetch_all(&store.readers)
@@ -110,40 +122,31 @@ fn lines(row: &SqliteRow) -> Result<Vec<Line>> {
 }
 
 /// The orders of this account that bear on what is asked: same key, same reference, or same content recently enough
-/// for the repeat notice. Three questions, so that each has its index whatever SQLite thinks of an OR.
+/// for the repeat notice.
 pub(super) async fn standing(tx: &mut Tx, asked: &Asked, now: i64) -> Result<Vec<Standing>> {
     let notice =
         asked.repeat_notice.map_or(0, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
-    sqlx::query(
-        "SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-         FROM orders WHERE account_id = $1 AND idempotency_key = $2
-         UNION ALL
-         SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-         FROM orders WHERE account_id = $1 AND reference = $3
-         UNION ALL
-         SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-         FROM orders WHERE account_id = $1 AND created_at > $4 AND fingerprint = $5",
-    )
-    .bind(asked.account.0.hyphenated())
-    .bind(asked.key.as_str())
-    .bind(asked.request.reference.as_ref().map(Reference::as_str))
-    .bind(now.saturating_sub(notice))
-    .bind(asked.fingerprint.as_str())
-    .fetch_all(&mut **tx)
-    .await
-    .map_err(fault)?
-    .iter()
-    .map(|row| {
-        Ok(Standing {
-            id: OrderId(uuid(row, "id")?),
-            account: AccountId(uuid(row, "account_id")?),
-            key: parsed(row, "idempotency_key", Key::parse)?,
-            reference: parsed_or_null(row, "reference", Reference::parse)?,
-            fingerprint: Fingerprint::stored(get(row, "fingerprint")?),
-            created_at: from_millis(get(row, "created_at")?).ok_or_else(|| damaged("created_at"))?,
+    sqlx::query(STANDING)
+        .bind(asked.account.0.hyphenated())
+        .bind(asked.key.as_str())
+        .bind(asked.request.reference.as_ref().map(Reference::as_str))
+        .bind(now.saturating_sub(notice))
+        .bind(asked.fingerprint.as_str())
+        .fetch_all(&mut **tx)
+        .await
+        .map_err(fault)?
+        .iter()
+        .map(|row| {
+            Ok(Standing {
+                id: OrderId(uuid(row, "id")?),
+                account: AccountId(uuid(row, "account_id")?),
+                key: parsed(row, "idempotency_key", Key::parse)?,
+                reference: parsed_or_null(row, "reference", Reference::parse)?,
+                fingerprint: Fingerprint::stored(get(row, "fingerprint")?),
+                created_at: from_millis(get(row, "created_at")?).ok_or_else(|| damaged("created_at"))?,
+            })
         })
-    })
-    .collect()
+        .collect()
 }
 
 // --- writing ---

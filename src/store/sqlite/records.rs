@@ -15,7 +15,7 @@ use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, R
 const UNFINISHED_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// `$4` is the "now" of a transaction, which judges all its rows by one reading; null: the moment of this statement.
-const READ: &str = concat!(
+pub(super) const READ: &str = concat!(
     "SELECT fingerprint, epoch, status, lease_expires_at - now AS lease_left, expires_at <= now AS expired,
             response_status, response_content_type, response_location, response_body, order_id
      FROM idempotency_records, (SELECT coalesce($4, ",
@@ -43,6 +43,9 @@ impl Kept {
 }
 
 pub(super) async fn claim(store: &Sqlite, requests: &[ClaimRequest], lease: Duration) -> Result<Vec<ClaimResult>> {
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut tx = store.begin(Commit::Quick).await?;
     let now = clock(&mut tx).await?;
     let mut results = Vec::with_capacity(requests.len());

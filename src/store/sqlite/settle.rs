@@ -14,6 +14,9 @@ use crate::order::{Order, Status};
 use crate::store::{Answer, Fence, Placing, RecordId, SettleRules, Settled};
 
 pub(super) async fn settle(store: &Sqlite, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {
+    if batch.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut tx = store.begin_within(Commit::Durable, rules.lock_wait).await?;
     let now = clock(&mut tx).await?;
     let mut settled = vec![Settled::Fenced; batch.len()];
@@ -130,12 +133,7 @@ impl Writing<'_> {
     }
 
     /// What the decision means for the record of the key.
-    async fn settle_record(
-        &mut self,
-        decision: &Decision,
-        standing: Option<&Order>,
-        answer: &Answer,
-    ) -> Result<()> {
+    async fn settle_record(&mut self, decision: &Decision, standing: Option<&Order>, answer: &Answer) -> Result<()> {
         let fence = fence(self.placing);
         match decision {
             Decision::Invalid(_) => return records::forget(self.tx, &fence).await,
