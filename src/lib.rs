@@ -8,9 +8,6 @@ pub mod config;
 pub mod error;
 pub mod guard;
 pub mod order;
-<<<<<<< HEAD
 pub mod payment;
-=======
 pub mod serve;
->>>>>>> main
 pub mod store;
