@@ -2,6 +2,8 @@
 //! attempts, as the writes that have to happen together. Pure; the storage adapters load the rows under lock, call
 //! [`Life::meet`] and write what it says.
 
+use std::time::Duration;
+
 use super::state::{Change, Event, PaymentStatus, Status, Step, step};
 use super::values::{Cents, PaymentToken};
 use super::{Method, Order};
@@ -23,6 +25,9 @@ pub struct Attempt {
     pub amount: Cents,
     /// How far it is.
     pub status: PaymentStatus,
+    /// How long ago it was made, by the database's clock. Past the provider's retention of keys it is looked up
+    /// before it is ever sent again.
+    pub age: Duration,
 }
 
 /// An order, its attempts in their order, and the balance of its account, as loaded under lock.
@@ -173,6 +178,7 @@ impl Life {
             token: token.cloned(),
             amount: self.order.total,
             status: change.payment.unwrap_or(PaymentStatus::Started),
+            age: Duration::ZERO,
         };
         let mut writes = self.writes(&change);
         let paid = method == Method::Balance;
@@ -263,6 +269,7 @@ impl Life {
             provider_key: None,
             provider_id: word.provider_id.clone(),
             status: PaymentStatus::RefundDue,
+            age: Duration::ZERO,
             ..attempt.clone()
         };
         (Verdict::Done, Writes { new_attempt: Some(new), ..Writes::default() })
