@@ -8,8 +8,8 @@
 //! SUBJECT and INTENT are digests. Times are the server's own. Every script may run twice: the client gives up on a reply that
 //! is late, and the cluster client sends again what it has no reply for.
 //!
-//! What is written needs memory, and a full Redis refuses that (`noeviction`). A script is let through once it has written
-//! something, so `SPEND` first removes: it works on a full Redis. `ISSUE` is refused there, unless it has purged something.
+//! A full Redis (`noeviction`) refuses commands that need memory, but not to a script that has called another writing command
+//! before. So `SPEND` first removes: it works on a full Redis. `ISSUE` first adds: it is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,8 +30,8 @@ use crate::config::Redis;
 const ISSUE: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2] * 1000), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[3])
 local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.ceil(last / 1000)))
