@@ -1,4 +1,5 @@
 //! What tests of several rooms share.
 
+pub mod log;
 pub mod proxy;
 pub mod redis;
