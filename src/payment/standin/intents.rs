@@ -180,7 +180,9 @@ impl Ledger {
             return Err(invalid("This payment_intent has no successful charge to refund."));
         }
         if intent.refunded {
-            return Err(invalid("Charge has already been refunded."));
+            let mut said = invalid("Charge has already been refunded.");
+            said.body["error"]["code"] = "charge_already_refunded".into();
+            return Err(said);
         }
         intent.refunded = true;
         let refund = format!("re_{}", Uuid::new_v4().simple());
