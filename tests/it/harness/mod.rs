@@ -1,0 +1,4 @@
+//! What tests of several rooms share.
+
+pub mod proxy;
+pub mod redis;
