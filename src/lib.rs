@@ -1,4 +1,5 @@
 //! oncegate
+pub mod api;
 pub mod app;
 pub mod checkout;
 pub mod config;
