@@ -194,9 +194,6 @@ mod tests {
         for (line, key) in [
             (r"8e03978e-40d5-43dd-bc93-6894a57f9324", "8e03978e-40d5-43dd-bc93-6894a57f9324"),
             (r#""8e03978e-40d5-43dd-bc93-6894a57f9324""#, "8e03978e-40d5-43dd-bc93-6894a57f9324"),
-            ("  padded  ", "padded"),
-            (r#"  "padded"  "#, "padded"),
-            (r#""with \"quotes\" and""#, ""),
             (r#""\"quoted\",;\\""#, r#""quoted",;\"#),
             ("?1", "?1"),
             (":YWJj:", ":YWJj:"),
@@ -205,9 +202,7 @@ mod tests {
             (&longest, &longest),
             (&format!("\"{longest}\""), &longest),
         ] {
-            let expected = (!key.is_empty()).then(|| key.to_owned());
-            // The padding is taken off by the HTTP parser, which is not here.
-            assert_eq!(key_of(line.trim().as_bytes()).await, expected, "{line}");
+            assert_eq!(key_of(line.as_bytes()).await.as_deref(), Some(key), "{line}");
         }
     }
 
@@ -222,6 +217,7 @@ mod tests {
             r#"" ""#,
             "a b",
             r#""a b""#,
+            r#""with \"quotes\" and blanks""#,
             "a\tb",
             &long,
             &format!("\"{long}\""),
