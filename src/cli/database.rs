@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::Failure;
 use crate::config::{self, Database, Settings};
+use crate::store::sqlite::{self, Sqlite};
 use crate::store::{Store, StoreError};
 
 /// How long a database that does not answer is waited for: an operator is told within 15 s.
@@ -28,8 +29,13 @@ pub(super) async fn open(database: &Database, migrate: bool, patience: Duration)
 }
 
 async fn connect(database: &Database, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
-    let _ = (database, patience);
-    Err(StoreError::Unreachable("not built yet".to_owned()))
+    match database {
+        Database::Sqlite(path) => {
+            let options = sqlite::Options { busy_timeout: patience.min(CONNECT_WITHIN / 2), ..Default::default() };
+            Ok(Arc::new(Sqlite::connect(path, options).await?))
+        }
+        Database::Postgres(_) => Err(StoreError::Unreachable("not built yet".to_owned())),
+    }
 }
 
 /// What is said about a database that fails.
