@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-
+mod cli;
 mod harness;
 mod store;
 mod token;

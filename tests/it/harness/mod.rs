@@ -5,6 +5,7 @@
 pub mod goods;
 pub mod proxy;
 pub mod redis;
+pub mod service;
 
 use std::sync::Arc;
 use std::time::Duration;
