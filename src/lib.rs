@@ -6,3 +6,4 @@ pub mod error;
 pub mod guard;
 pub mod order;
 pub mod store;
+pub mod web;
