@@ -252,3 +252,6 @@ impl Shop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

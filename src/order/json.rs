@@ -39,8 +39,8 @@ impl<'a> Json<'a> {
     /// # Errors
     /// Says what breaks the syntax or encoding, or which member comes twice, and where.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        let text = std::str::from_utf8(body)
-            .map_err(|e| Malformed(format!("not UTF-8 from byte {} on", e.valid_up_to())))?;
+        let text =
+            std::str::from_utf8(body).map_err(|e| Malformed(format!("not UTF-8 from byte {} on", e.valid_up_to())))?;
         if text.trim_ascii().is_empty() {
             return Err(Malformed("the body is empty".into()));
         }
@@ -165,7 +165,10 @@ fn read(raw: &RawValue, depth: usize) -> Result<Json<'_>, Fault> {
     })
 }
 
-fn object<'a>(members: Vec<(Cow<'a, str>, &'a RawValue)>, depth: usize) -> Result<Vec<(Cow<'a, str>, Json<'a>)>, Fault> {
+fn object<'a>(
+    members: Vec<(Cow<'a, str>, &'a RawValue)>,
+    depth: usize,
+) -> Result<Vec<(Cow<'a, str>, Json<'a>)>, Fault> {
     let mut names = HashSet::with_capacity(members.len());
     if let Some((name, _)) = members.iter().find(|(name, _)| !names.insert(name.as_ref())) {
         return Err(Fault::here("a member twice").under(name));
@@ -188,7 +191,8 @@ mod tests {
 
     #[test]
     fn a_value_keeps_its_text_and_order() {
-        let tree = Json::parse(b" {\"b\" : [ 1.50 , true ] , \"a\\u0062\":\"\\ud83d\\ude00\", \"n\":null} \n").expect("well-formed");
+        let tree = Json::parse(b" {\"b\" : [ 1.50 , true ] , \"a\\u0062\":\"\\ud83d\\ude00\", \"n\":null} \n")
+            .expect("well-formed");
         let expected = Json::Object(vec![
             ("b".into(), Json::Array(vec![Json::Number("1.50"), Json::Bool])),
             ("ab".into(), Json::String("\u{1f600}".into())),
@@ -200,7 +204,8 @@ mod tests {
     #[test]
     fn a_whole_number_is_known_by_its_value_and_never_rounded() {
         let zeros = "0".repeat(60_000);
-        let many = [format!("1{zeros}e-60000"), format!("0.{zeros}1e60001"), format!("2{zeros}"), format!("1e{zeros}2")];
+        let many =
+            [format!("1{zeros}e-60000"), format!("0.{zeros}1e60001"), format!("2{zeros}"), format!("1e{zeros}2")];
         for (text, value) in [
             ("1", Some(1)),
             ("1.0", Some(1)),
@@ -234,7 +239,23 @@ mod tests {
 
     #[test]
     fn what_is_no_single_value_is_malformed() {
-        for body in ["", " \n", "{", "{\"a\":1,}", "{} {}", "{}x", "[1", "01", "+1", "1.", "NaN", "'a'", "{a:1}", "\u{feff}{}", "\"\n\""] {
+        for body in [
+            "",
+            " \n",
+            "{",
+            "{\"a\":1,}",
+            "{} {}",
+            "{}x",
+            "[1",
+            "01",
+            "+1",
+            "1.",
+            "NaN",
+            "'a'",
+            "{a:1}",
+            "\u{feff}{}",
+            "\"\n\"",
+        ] {
             fault(body);
         }
         assert!(Json::parse(b"{\"a\":\"\xff\"}").is_err());

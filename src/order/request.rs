@@ -153,7 +153,8 @@ fn method(word: &str, card: bool) -> Result<Method, Wrong> {
 
 /// The note with its line breaks as `\n`, whichever the platform sent; an empty one is none.
 fn note(text: &str) -> Result<Option<Note>, Wrong> {
-    let text = if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { Cow::from(text) };
+    let text =
+        if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { Cow::from(text) };
     let allowed = Wrong::Form("at most 500 characters long, with no control characters but tabs and line breaks");
     if text.is_empty() { Ok(None) } else { Note::parse(&text).map(Some).ok_or(allowed) }
 }

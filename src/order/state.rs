@@ -232,7 +232,11 @@ mod tests {
             for (attempt, event) in PaymentStatus::ALL.into_iter().flat_map(|a| EVENTS.map(|e| (a, e))) {
                 for method in [Method::Balance, Method::Card] {
                     let Step::To(to) = step(status, attempt, method, event) else { continue };
-                    assert_eq!(to.stock_back, to.status == Cancelled && status != Cancelled, "{status:?} {attempt:?} {event:?}");
+                    assert_eq!(
+                        to.stock_back,
+                        to.status == Cancelled && status != Cancelled,
+                        "{status:?} {attempt:?} {event:?}"
+                    );
                     assert!(status != Cancelled || to.status == Cancelled, "{event:?} revives a cancelled order");
                     if to.stock_back { back += 1 } else { kept += 1 }
                 }

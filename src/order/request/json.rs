@@ -24,7 +24,8 @@ fn order(tree: Json<'_>, card: bool, errors: &mut Errors) -> Option<NewOrder> {
     let mut body = Members::open(tree, "", errors)?;
     let wanted = errors.keep("/lines", body.required("lines").and_then(array));
     let lines = wanted.map(|items| lines(items, errors));
-    let method = errors.keep("/payment", body.required("payment").and_then(string).and_then(|word| method(&word, card)));
+    let method =
+        errors.keep("/payment", body.required("payment").and_then(string).and_then(|word| method(&word, card)));
     let payment_method = errors.keep("/payment_method", body.optional("payment_method", payment_token));
     let reference = errors.keep("/reference", body.optional("reference", reference));
     let note = errors.keep("/note", body.optional("note", note));
