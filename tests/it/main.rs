@@ -1,0 +1,5 @@
+//! The integration tests, one binary. The same list runs on both store pairs: with nothing set on the embedded one,
+//! with `TEST_DATABASE_URL` on PostgreSQL. nextest runs every test in a process of its own.
+
+mod harness;
+mod store;
