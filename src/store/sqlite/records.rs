@@ -20,7 +20,7 @@ pub(super) const READ: &str = concat!(
             response_status, response_content_type, response_location, response_body, order_id
      FROM idempotency_records, (SELECT coalesce($4, ",
     now!(),
-    ") AS now)
+    ") AS now) AS clock
      WHERE account_id = $1 AND operation = $2 AND key = $3"
 );
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use oncegate::order::decide::{Asked, Decision};
-use oncegate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId, Quantity, Reference, Sku, Subject};
+use oncegate::order::values::{
+    AccountId, Cents, Currency, Fingerprint, Key, OrderId, Quantity, Reference, Sku, Subject,
+};
 use oncegate::order::{Method, NewOrder, Order, Product, Wanted};
 use oncegate::store::{Answer, ClaimRequest, ClaimResult, Fence, Placing, RecordId, SettleRules, Settled, Store};
 use uuid::Uuid;

@@ -6,7 +6,9 @@ use oncegate::store::{ClaimRequest, ClaimResult, Fence, Record, RecordState};
 use tokio::task::JoinSet;
 
 use crate::harness::TestStore;
-use crate::harness::goods::{KEY_TTL, LEASE, account, answer, asked, claim_request, claimed, fence, place_one, product};
+use crate::harness::goods::{
+    KEY_TTL, LEASE, account, answer, asked, claim_request, claimed, fence, place_one, product,
+};
 
 fn lost(result: &ClaimResult) -> &Record {
     match result {
