@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use oncegate::store::Store;
 use oncegate::store::postgres::{PgTuning, Postgres};
+use oncegate::store::sqlite::{Options, Sqlite};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
 use uuid::Uuid;
 
@@ -76,8 +77,9 @@ pub fn on_postgres() -> bool {
 
 /// A store on this database, as the service opens it; call it again for what would be a second process.
 pub async fn open(url: &str) -> Arc<dyn Store> {
-    if url.starts_with("sqlite:") {
-        panic!("the SQLite adapter is not merged yet");
+    if let Some(path) = url.strip_prefix("sqlite://") {
+        let options = Options { busy_timeout: STATEMENT_TIMEOUT, ..Options::default() };
+        return Arc::new(Sqlite::connect(path.as_ref(), options).await.unwrap());
     }
     let tuning = PgTuning { statement_timeout: STATEMENT_TIMEOUT, connect_within: STATEMENT_TIMEOUT };
     Arc::new(Postgres::connect(url, tuning).await.unwrap())
