@@ -8,10 +8,9 @@
 //! SUBJECT and INTENT are digests. Times are the server's own. Every script may run twice: the client gives up on a reply that
 //! is late, and the cluster client sends again what it has no reply for.
 //!
-//! What is written needs memory, and a full Redis refuses that (`noeviction`). A script is let through once it has written
-//! something, so `SPEND` first removes: it works on a full Redis. `ISSUE` is refused there, unless it has purged something.
+//! A full Redis (`noeviction`) refuses commands that need memory, but not to a script that has called another writing command
+//! before. So `SPEND` first removes: it works on a full Redis. `ISSUE` first adds: it is refused.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::Script;
@@ -21,7 +20,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::link::{Failure, Link};
-use super::{Backend, Digest, LIVE_PER_SUBJECT, Life, Place, Slip, Spend};
+use super::{Backend, Digest, LIVE_PER_SUBJECT, Life, Place, Rarely, Slip, Spend};
 use crate::config::Redis;
 
 /// Stores a token. KEYS: live. ARGV: token, its life in ms, tokens per subject.
@@ -30,8 +29,8 @@ use crate::config::Redis;
 const ISSUE: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2] * 1000), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[3])
 local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.ceil(last / 1000)))
@@ -80,7 +79,7 @@ const SPENT: i64 = 2;
 pub(super) struct RedisStore {
     link: Link,
     life: Life,
-    full: AtomicBool,
+    full: Rarely,
     issue: Script,
     spend: Script,
     spent_ago: Script,
@@ -93,7 +92,7 @@ impl RedisStore {
         let store = Self {
             link: Link::new(target),
             life,
-            full: AtomicBool::new(false),
+            full: Rarely::default(),
             issue: Script::new(ISSUE),
             spend: Script::new(SPEND),
             spent_ago: Script::new(SPENT_AGO),
@@ -105,20 +104,12 @@ impl RedisStore {
         store
     }
 
-    /// Logs a store that turned full, or took a token again, once each.
-    fn note_room(&self, outcome: &Result<(i64, i64), Failure>) {
-        let full = match outcome {
-            Ok(_) => false,
-            Err(Failure::Full) => true,
-            Err(Failure::Silent) => return,
-        };
-        if self.full.swap(full, Ordering::Relaxed) != full {
-            if full {
-                tracing::warn!("Redis is full: new forms get tokens that will be unknown; tokens out there still work");
-            } else {
-                tracing::info!("Redis takes new tokens again");
-            }
+    /// A silent Redis is logged by the link.
+    fn note_room(&self, outcome: Result<(i64, i64), Failure>) -> bool {
+        if outcome == Err(Failure::Full) && self.full.now() {
+            tracing::warn!("Redis is full: new forms get tokens that will be unknown; tokens out there still work");
         }
+        outcome.is_ok()
     }
 }
 
@@ -128,8 +119,7 @@ impl Backend for RedisStore {
         let token = text(&slip.token);
         let mut call = self.issue.key(live(&slip.place));
         call.arg(&token).arg(milliseconds(self.life.token)).arg(LIVE_PER_SUBJECT);
-        let outcome = self.link.ask(&call, &token).await;
-        self.note_room(&outcome);
+        self.note_room(self.link.ask(&call, &token).await);
     }
 
     async fn spend(&self, slip: &Slip, request: Uuid) -> Spend {
@@ -158,9 +148,7 @@ impl Backend for RedisStore {
         let once = Uuid::new_v4().hyphenated().to_string();
         let mut call = self.probe.key(PROBE_NAME);
         call.arg(&once);
-        let outcome = self.link.ask(&call, &once).await;
-        self.note_room(&outcome);
-        outcome.is_ok()
+        self.note_room(self.link.ask(&call, &once).await)
     }
 }
 
