@@ -4,21 +4,53 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::config::Config;
 use crate::error::Result;
+use crate::guard::key::Keys;
 use crate::guard::token::Tokens;
 use crate::order::Product;
+use crate::order::decide::Asked;
 use crate::order::values::{AccountId, Subject};
-use crate::store::Store;
+use crate::store::{Answer, Store};
 
 /// How old the catalogue on a page may be. Placing reads the rows themselves, under lock.
 const CATALOGUE_AGE: Duration = Duration::from_secs(1);
 /// How many accounts' ids are remembered. An account is never deleted, so an entry never goes stale.
 const KNOWN_ACCOUNTS: u64 = 100_000;
+
+/// The catalogue and when it was read.
+type Seen = (Instant, Arc<Vec<Product>>);
+
+/// The answer to an intent.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Status and body, as stored.
+    pub answer: Answer,
+    /// Whether it was given before.
+    pub replayed: bool,
+}
+
+/// One order that waits at the desk (`checkout::desk`).
+pub struct Ticket {
+    /// What is asked for.
+    pub asked: Asked,
+    /// When its caller is answered 503; nothing is begun for it after that.
+    pub deadline: Instant,
+    /// Where the outcome goes.
+    pub reply: oneshot::Sender<Result<Reply>>,
+    /// Its place among those that may wait.
+    seat: OwnedSemaphorePermit,
+    /// Lets a shutdown wait for the ticket, even when its caller has given up.
+    running: TaskTrackerToken,
+}
+
+/// The end of the queue that the desk takes tickets from.
+pub type Inbox = mpsc::UnboundedReceiver<Ticket>;
 
 /// Everything a request needs.
 #[derive(Clone)]
@@ -29,30 +61,68 @@ pub struct App {
     pub store: Arc<dyn Store>,
     /// Layer 1.
     pub tokens: Tokens,
+    /// Layer 2.
+    pub keys: Keys,
     /// Work that outlives its caller, waited for at shutdown.
     pub tasks: TaskTracker,
+    desk: mpsc::UnboundedSender<Ticket>,
+    /// One seat for each order that may wait at the desk: what bounds the unbounded channel.
+    seats: Arc<Semaphore>,
     accounts: moka::sync::Cache<Subject, AccountId>,
-    catalogue: Arc<Mutex<Option<(Instant, Arc<Vec<Product>>)>>>,
+    catalogue: Arc<Mutex<Option<Seen>>>,
+}
+
+impl Ticket {
+    /// Gives the caller its outcome. A caller that has given up is no error: the outcome is stored.
+    pub fn answer(self, outcome: Result<Reply>) {
+        let Self { reply, seat, running, .. } = self;
+        drop(seat);
+        let _ = reply.send(outcome);
+        drop(running);
+    }
 }
 
 impl App {
-    /// Puts the parts together.
+    /// Puts the parts together. The inbox goes to `checkout::desk::open`, without which nothing is placed.
     #[must_use]
-    pub fn new(config: Arc<Config>, store: Arc<dyn Store>, tokens: Tokens) -> Self {
-        Self {
+    pub fn new(config: Arc<Config>, store: Arc<dyn Store>, tokens: Tokens) -> (Self, Inbox) {
+        let (desk, inbox) = mpsc::unbounded_channel();
+        let app = Self {
+            keys: Keys::new(store.clone(), config.lease, config.key_ttl),
+            seats: Arc::new(Semaphore::new(config.queue)),
             config,
             store,
             tokens,
             tasks: TaskTracker::new(),
+            desk,
             accounts: moka::sync::Cache::new(KNOWN_ACCOUNTS),
             catalogue: Arc::default(),
-        }
+        };
+        (app, inbox)
+    }
+
+    /// Hands an order to the desk; `None`: every seat is taken.
+    #[must_use]
+    pub fn queue(&self, asked: Asked, deadline: Instant) -> Option<oneshot::Receiver<Result<Reply>>> {
+        let seat = self.seats.clone().try_acquire_owned().ok()?;
+        let (reply, outcome) = oneshot::channel();
+        let ticket = Ticket { asked, deadline, reply, seat, running: self.tasks.token() };
+        self.desk.send(ticket).ok()?;
+        Some(outcome)
     }
 
     /// Runs work in a task of its own: a client that leaves cannot cut it in half (axum drops the handler then), and
     /// a shutdown waits for it.
     pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.tasks.spawn(work)
+    }
+
+    /// Forgets an account whose row turned out to be gone (a database that was replaced under a running service).
+    pub fn forget_account(&self, account: AccountId) {
+        let gone = self.accounts.iter().find(|(_, id)| *id == account);
+        if let Some((subject, _)) = gone {
+            self.accounts.invalidate(&*subject);
+        }
     }
 
     /// The account of this subject, opened if need be.
@@ -94,7 +164,10 @@ impl App {
         {
             return Ok(products.clone());
         }
-        let products = Arc::new(self.store.products().await?);
+        let mut products = self.store.products().await?;
+        // By bytes, whatever the database's collation: look-ups are binary searches.
+        products.sort_by(|a, b| a.sku.cmp(&b.sku));
+        let products = Arc::new(products);
         *kept = Some((Instant::now(), products.clone()));
         Ok(products)
     }

@@ -54,6 +54,14 @@ pub enum Earlier {
 /// What a caller is told to wait before it tries a silent database again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2);
 
+impl Error {
+    /// A dependency that gave no answer; `reason` goes to the log.
+    #[must_use]
+    pub fn unavailable(reason: &str) -> Self {
+        Self::Unavailable { retry_after: RETRY_AFTER, reason: reason.into() }
+    }
+}
+
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {

@@ -66,18 +66,13 @@ have_redis() {
 install_without_starting() (
     policy=/usr/sbin/policy-rc.d
     saved=
-    # shellcheck disable=SC2329 # called by the trap
-    restore_policy() {
-        rm -f "$policy"
-        if [[ -n $saved ]]; then mv "$saved" "$policy"; fi
-    }
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
     if [[ -e $policy || -L $policy ]]; then
         saved=$(mktemp -u "$policy.XXXXXX")
         cp -a "$policy" "$saved" || exit
     fi
-    trap restore_policy EXIT
+    trap 'rm -f "$policy"; [[ -z $saved ]] || mv "$saved" "$policy"' EXIT
     rm -f "$policy" && printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" || exit
 
     export DEBIAN_FRONTEND=noninteractive
@@ -221,7 +216,7 @@ start_postgres() {
     case $mode in
     durable) ;;
     fast)
-        POSTGRES_OPTIONS=(-c fsync=off -c synchronous_commit=off -c full_page_writes=off)
+        POSTGRES_OPTIONS=(-c fsync=off -c full_page_writes=off)
         initdb_options=(--no-sync)
         ;;
     *)

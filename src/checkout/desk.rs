@@ -1,1 +1,278 @@
-//! The gathering desk.
+//! The gathering desk, where orders of both faces meet.
+//!
+//! Whatever waits is taken at once, up to [`BATCH`], without ever waiting for more: idle, that is a batch of one; under
+//! load, one disk flush and one row lock per product serve dozens of orders. Two stages, so that a repeat is answered at
+//! once even while the first of its key waits for a row lock:
+//!
+//! 1. the *claimer* claims all keys in one statement and answers those that somebody else holds or has finished;
+//! 2. the *writers* settle what was won, each batch in one transaction.
+//!
+//! The work belongs to the desk: a caller that leaves cannot cut it in half. A batch that fails as a whole is settled
+//! one by one ([`Settling`]), so that one bad order never fails its neighbours.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, Semaphore, mpsc};
+
+use crate::app::{App, Inbox, Reply, Ticket};
+use crate::error::{Error, Result};
+use crate::guard::key::{Claim, Won};
+use crate::guard::{key, unique};
+use crate::order::Order;
+use crate::order::decide::Decision;
+use crate::store::{Answer, ClaimRequest, Placing, RecordId, SettleRules, Settled, StoreError};
+
+use super::place::{PLACE, earlier, wait_for_outcome};
+
+/// The most orders that are claimed or settled at once: past that a batch saves little and its first waits longer.
+pub const BATCH: usize = 64;
+/// How long a batch waits for row locks before its orders are tried one by one.
+const BATCH_LOCK_WAIT: Duration = Duration::from_millis(1000);
+/// How long an order of a failed batch waits for row locks before it moves to the slow lane: its neighbours wait behind it.
+const SINGLE_LOCK_WAIT: Duration = Duration::from_millis(50);
+/// How many orders may wait for a held row at once, each with a connection, beside the writers.
+const SLOW_LANES: usize = 2;
+/// How often a batch is settled again after the connection broke. The fence makes an unknown commit safe to repeat.
+const RECONNECTS: u32 = 3;
+/// The pause before that: a restarting database needs a moment.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Renders a decision into the answer that is stored (the JSON face's, which knows HTTP).
+pub type Render = fn(&Decision, Option<&Order>) -> Answer;
+
+/// A ticket whose key was won.
+struct Claimed {
+    ticket: Ticket,
+    won: Won,
+}
+
+/// What a writer works with.
+#[derive(Clone)]
+struct Settling {
+    app: App,
+    render: Render,
+    slow_lanes: Arc<Semaphore>,
+}
+
+/// Opens the desk: one claimer and `writers` writers (2 on PostgreSQL, 1 on SQLite), which run as long as the app.
+pub fn open(app: &App, mut inbox: Inbox, render: Render, writers: usize) {
+    // Unbounded, yet bounded: every ticket holds one of the app's seats until it is answered.
+    let (claimed, waiting) = mpsc::unbounded_channel();
+    let waiting = Arc::new(Mutex::new(waiting));
+    let settling = Settling { app: app.clone(), render, slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)) };
+    for _ in 0..writers {
+        tokio::spawn(settling.clone().write(waiting.clone()));
+    }
+    let app = app.clone();
+    tokio::spawn(async move {
+        loop {
+            let mut batch = Vec::with_capacity(BATCH);
+            if inbox.recv_many(&mut batch, BATCH).await == 0 {
+                return;
+            }
+            batch.retain(|ticket| ticket.deadline > Instant::now());
+            claim(&app, batch, &claimed).await;
+        }
+    });
+}
+
+/// Claims a batch; one key whose row is held must not fail its neighbours, so then each is claimed for itself.
+async fn claim(app: &App, batch: Vec<Ticket>, claimed: &mpsc::UnboundedSender<Claimed>) {
+    let Some((batch, error)) = claim_together(app, batch, claimed).await else { return };
+    if batch.len() == 1 || !matches!(error, StoreError::Busy(_)) {
+        return refuse(batch, &error);
+    }
+    for ticket in batch {
+        let (app, claimed) = (app.clone(), claimed.clone());
+        tokio::spawn(async move {
+            if let Some((ticket, error)) = claim_together(&app, vec![ticket], &claimed).await {
+                refuse(ticket, &error);
+            }
+        });
+    }
+}
+
+/// One claim for all: what was won goes on to the writers, everybody else is answered. On an error the batch comes back.
+async fn claim_together(
+    app: &App,
+    batch: Vec<Ticket>,
+    claimed: &mpsc::UnboundedSender<Claimed>,
+) -> Option<(Vec<Ticket>, StoreError)> {
+    let requests: Vec<ClaimRequest> = batch.iter().map(claim_request).collect();
+    let claims = match app.keys.claim(&requests).await {
+        Ok(claims) => claims,
+        Err(error) => return Some((batch, error)),
+    };
+    for (ticket, claim) in batch.into_iter().zip(claims) {
+        match claim {
+            Claim::Claimed(won) => drop(claimed.send(Claimed { ticket, won })),
+            stands => ticket.answer(answer_of(stands)),
+        }
+    }
+    None
+}
+
+fn refuse(batch: Vec<Ticket>, error: &StoreError) {
+    tracing::warn!(orders = batch.len(), %error, "orders could not be claimed");
+    for ticket in batch {
+        ticket.answer(Err(Error::unavailable(&error.to_string())));
+    }
+}
+
+fn claim_request(ticket: &Ticket) -> ClaimRequest {
+    let asked = &ticket.asked;
+    let id = RecordId { account: asked.account, operation: PLACE, key: asked.key.clone() };
+    ClaimRequest { id, fingerprint: asked.fingerprint.clone() }
+}
+
+/// What a claim that was not won means for its caller.
+pub(super) fn answer_of(claim: Claim) -> Result<Reply> {
+    match claim {
+        Claim::Replay(answer) => Ok(Reply { answer, replayed: true }),
+        Claim::InProgress { lease_left } => Err(Error::InProgress { lease_left }),
+        Claim::Mismatch(state) => Err(Error::KeyReused(earlier(&state))),
+        Claim::Claimed(_) => Err(Error::Internal("a won claim was not worked on".into())),
+    }
+}
+
+impl Settling {
+    /// The loop of one writer.
+    async fn write(self, waiting: Arc<Mutex<mpsc::UnboundedReceiver<Claimed>>>) {
+        loop {
+            let mut batch = Vec::with_capacity(BATCH);
+            if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
+                return;
+            }
+            self.batch(batch).await;
+        }
+    }
+
+    /// Settles a batch; when it fails as a whole, one by one.
+    async fn batch(&self, batch: Vec<Claimed>) {
+        let patience = BATCH_LOCK_WAIT.min(self.app.config.statement_timeout() / 2);
+        match self.settle(&batch, patience).await {
+            Ok(settled) => self.hand_out(batch, settled).await,
+            Err(error) if batch.len() > 1 && !matches!(error, StoreError::Unreachable(_)) => {
+                tracing::debug!(orders = batch.len(), %error, "a batch is settled one by one");
+                self.one_by_one(batch).await;
+            }
+            Err(StoreError::Busy(_)) => batch.into_iter().for_each(|claimed| self.to_slow_lane(claimed)),
+            Err(error) => self.give_up(batch, &error).await,
+        }
+    }
+
+    /// Each order for itself. The first that meets a held row sends all others that want the same goods straight to the slow lane.
+    async fn one_by_one(&self, batch: Vec<Claimed>) {
+        let mut held = std::collections::HashSet::new();
+        for claimed in batch {
+            let mut wanted = claimed.ticket.asked.request.lines.iter().map(|line| &line.sku);
+            if wanted.any(|sku| held.contains(sku)) {
+                self.to_slow_lane(claimed);
+                continue;
+            }
+            let one = [claimed];
+            match self.settle(&one, SINGLE_LOCK_WAIT).await {
+                Ok(settled) => self.hand_out(one.into(), settled).await,
+                Err(StoreError::Busy(_)) => one.into_iter().for_each(|claimed| {
+                    held.extend(claimed.ticket.asked.request.lines.iter().map(|line| line.sku.clone()));
+                    self.to_slow_lane(claimed);
+                }),
+                Err(error) => self.give_up(one.into(), &error).await,
+            }
+        }
+    }
+
+    /// Waits for a held row in a task of its own, as long as its caller waits.
+    fn to_slow_lane(&self, claimed: Claimed) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let deadline = claimed.ticket.deadline;
+            let lane = tokio::time::timeout_at(deadline.into(), this.slow_lanes.acquire()).await;
+            let one = [claimed];
+            let patience = deadline.saturating_duration_since(Instant::now()).min(this.app.config.statement_timeout());
+            let result = match lane {
+                Ok(Ok(_lane)) if !patience.is_zero() => this.settle(&one, patience).await,
+                _ => Err(StoreError::Busy("the rows of this order are held by somebody else".into())),
+            };
+            match result {
+                Ok(settled) => this.hand_out(one.into(), settled).await,
+                Err(error) => this.give_up(one.into(), &error).await,
+            }
+        });
+    }
+
+    /// One transaction, tried again when the connection breaks: after an unknown commit the fence tells what stands.
+    async fn settle(&self, batch: &[Claimed], lock_wait: Duration) -> std::result::Result<Vec<Settled>, StoreError> {
+        let orders: Vec<Placing> = batch
+            .iter()
+            .map(|claimed| Placing { asked: claimed.ticket.asked.clone(), epoch: claimed.won.fence.epoch })
+            .collect();
+        let rules = SettleRules { key_ttl: self.app.config.key_ttl, lock_wait, render: self.render };
+        let mut tries = 0;
+        loop {
+            match self.app.store.settle(&orders, &rules).await {
+                Err(StoreError::Unreachable(reason)) if tries < RECONNECTS => {
+                    tries += 1;
+                    tracing::warn!(%reason, tries, "a batch is settled again after its connection broke");
+                    tokio::time::sleep(RECONNECT_PAUSE * tries).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Gives each caller its own outcome.
+    async fn hand_out(&self, batch: Vec<Claimed>, settled: Vec<Settled>) {
+        for (claimed, settled) in batch.into_iter().zip(settled) {
+            match settled {
+                Settled::Decided { decision, answer, leaked } => {
+                    unique::count(&decision, leaked);
+                    claimed.ticket.answer(outcome_of(decision, answer));
+                }
+                Settled::Fenced => self.overtaken(claimed.ticket),
+            }
+        }
+    }
+
+    /// A worker that lost its lease answers what the one that took over answered, or 503.
+    fn overtaken(&self, ticket: Ticket) {
+        key::lease_lost();
+        let app = self.app.clone();
+        tokio::spawn(async move {
+            let request = claim_request(&ticket);
+            let outcome = match wait_for_outcome(&app, &request.id, &request.fingerprint, ticket.deadline).await {
+                Ok(Some(Claim::InProgress { .. }) | None) => {
+                    Err(Error::unavailable("the lease was lost to another worker"))
+                }
+                Ok(Some(stands)) => answer_of(stands),
+                Err(error) => Err(error),
+            };
+            ticket.answer(outcome);
+        });
+    }
+
+    /// Nothing was written: releases the claims, so that a retry runs at once, and says so.
+    async fn give_up(&self, batch: Vec<Claimed>, error: &StoreError) {
+        tracing::warn!(orders = batch.len(), %error, "orders could not be settled");
+        let fences: Vec<_> = batch.iter().map(|claimed| claimed.won.fence.clone()).collect();
+        if let Err(error) = self.app.keys.release(&fences).await {
+            tracing::warn!(%error, "claims could not be released; their leases run out by themselves");
+        }
+        for claimed in batch {
+            if matches!(error, StoreError::Broken(_)) {
+                self.app.forget_account(claimed.ticket.asked.account);
+            }
+            claimed.ticket.answer(Err(Error::unavailable(&error.to_string())));
+        }
+    }
+}
+
+fn outcome_of(decision: Decision, answer: Answer) -> Result<Reply> {
+    match decision {
+        Decision::Placed(_) | Decision::Refused(_) => Ok(Reply { answer, replayed: false }),
+        Decision::Stands { same: true, .. } => Ok(Reply { answer, replayed: true }),
+        Decision::Stands { order, same: false } => Err(Error::KeyReused(crate::error::Earlier::Order(order))),
+        Decision::Invalid(errors) => Err(Error::Invalid(errors)),
+    }
+}

@@ -1,12 +1,24 @@
 //! Placing an order: both faces meet here.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::app::App;
-use crate::error::Result;
+pub use crate::app::Reply;
+use crate::error::{Earlier, Error, Result};
+use crate::guard::key::Claim;
+use crate::order::decide::{Asked, Unpriced, price};
 use crate::order::request::Parsed;
-use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
-use crate::store::Answer;
+use crate::order::values::{AccountId, Fingerprint, Key, OrderId, Sku};
+use crate::store::{Answer, RecordId, RecordState};
+
+use super::desk;
+
+/// The operation's name in `idempotency_records`.
+pub const PLACE: &str = "place_order";
+/// How often a duplicate looks whether the first is through.
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
+/// What a caller is told to wait when every seat at the desk is taken: the desk empties in far less.
+const FULL_DESK: Duration = Duration::from_secs(1);
 
 /// A valid request under its key.
 #[derive(Clone, Debug)]
@@ -20,15 +32,6 @@ pub struct Intent {
     /// Whether a second order of the same content within the repeat notice is asked about first (forms without
     /// `again=yes`).
     pub ask_before_repeat: bool,
-}
-
-/// The answer to an intent.
-#[derive(Clone, Debug)]
-pub struct Reply {
-    /// Status and body, as stored.
-    pub answer: Answer,
-    /// Whether it was given before.
-    pub replayed: bool,
 }
 
 /// What stands of an intent, for a form whose token does not permit to place.
@@ -46,25 +49,110 @@ pub enum Stands {
     /// An order stands without a record, same content.
     Order(OrderId),
     /// Something stands with other content.
-    Other(crate::error::Earlier),
+    Other(Earlier),
+}
+
+impl Intent {
+    fn record(&self) -> RecordId {
+        RecordId { account: self.account, operation: PLACE, key: self.key.clone() }
+    }
 }
 
 /// Places the order or answers what stands: the first answer, a replay, or why not. Waits up to `wait` for the same
-/// request that is under way. Work once begun goes on when the caller leaves; a caller whose work takes longer than `Config::work_deadline` is told
-/// `Unavailable`, and may come again with the same key.
+/// request that is under way. Work once begun goes on when the caller leaves; a caller whose work takes longer than
+/// `Config::work_deadline` is told `Unavailable`, and may come again with the same key.
 ///
 /// # Errors
 /// `Invalid` (limits that only the catalogue shows; nothing kept), `InProgress`, `KeyReused`, `Unavailable`, `Internal`.
-pub async fn place(_app: &App, _intent: Intent, _wait: Duration) -> Result<Reply> {
-    todo!("checkout room")
+pub async fn place(app: &App, intent: Intent, wait: Duration) -> Result<Reply> {
+    let now = Instant::now();
+    let (deadline, patience) = (now + app.config.work_deadline(), now + wait);
+    loop {
+        match ask_desk(app, &intent, deadline).await {
+            Err(Error::InProgress { .. }) if Instant::now() < patience => {
+                wait_for_outcome(app, &intent.record(), &intent.request.fingerprint, patience).await?;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// One turn at the desk. When every seat is taken, a repeat is still answered from what stands: it needs no seat.
+async fn ask_desk(app: &App, intent: &Intent, deadline: Instant) -> Result<Reply> {
+    let notice =
+        (intent.ask_before_repeat && !app.config.repeat_notice.is_zero()).then(|| app.config.repeat_notice.as_secs());
+    let asked = Asked {
+        id: OrderId::new(),
+        account: intent.account,
+        key: intent.key.clone(),
+        fingerprint: intent.request.fingerprint.clone(),
+        request: intent.request.order.clone(),
+        repeat_notice: notice,
+    };
+    let Some(outcome) = app.queue(asked, deadline) else {
+        return match app.keys.look(&intent.record(), &intent.request.fingerprint).await? {
+            Some(Claim::InProgress { lease_left }) if lease_left.is_zero() => Err(full_desk()),
+            Some(claim) => desk::answer_of(claim),
+            None => Err(full_desk()),
+        };
+    };
+    match tokio::time::timeout_at(deadline.into(), outcome).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(Error::unavailable("the desk dropped the order before it was begun")),
+        Err(_) => Err(Error::unavailable("the order was not settled in time; it may still be")),
+    }
+}
+
+fn full_desk() -> Error {
+    Error::Unavailable { retry_after: FULL_DESK, reason: "every seat at the desk is taken".into() }
+}
+
+/// Looks until the record is no longer under way under a live lease, or `until` has come; answers what it saw last.
+pub(super) async fn wait_for_outcome(
+    app: &App,
+    id: &RecordId,
+    content: &Fingerprint,
+    until: Instant,
+) -> Result<Option<Claim>> {
+    loop {
+        let seen = app.keys.look(id, content).await?;
+        match seen {
+            Some(Claim::InProgress { lease_left }) if !lease_left.is_zero() && Instant::now() < until => {
+                tokio::time::sleep_until((Instant::now() + LOOK_AGAIN).min(until).into()).await;
+            }
+            _ => return Ok(seen),
+        }
+    }
 }
 
 /// What stands of a key, compared with this content; with `None` whatever the content.
 ///
 /// # Errors
 /// When the database gives no answer.
-pub async fn look(_app: &App, _account: AccountId, _key: &Key, _content: Option<&Fingerprint>) -> Result<Stands> {
-    todo!("checkout room")
+pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fingerprint>) -> Result<Stands> {
+    let id = RecordId { account, operation: PLACE, key: key.clone() };
+    let differs = |found: &Fingerprint| content.is_some_and(|content| content != found);
+    if let Some(record) = app.store.record(&id).await? {
+        return Ok(match record.state {
+            state if differs(&record.fingerprint) => Stands::Other(earlier(&state)),
+            RecordState::Processing { lease_left } => Stands::Processing { lease_left },
+            RecordState::Done(answer) => Stands::Done(answer),
+        });
+    }
+    Ok(match app.store.order_by_key(account, key).await? {
+        None => Stands::Nothing,
+        Some(order) if differs(&order.fingerprint) => Stands::Other(Earlier::Order(order.id)),
+        Some(order) => Stands::Order(order.id),
+    })
+}
+
+/// What the earlier request under a key became.
+pub(super) fn earlier(state: &RecordState) -> Earlier {
+    match state {
+        RecordState::Processing { .. } => Earlier::Processing,
+        RecordState::Done(Answer { order: Some(order), .. }) => Earlier::Order(*order),
+        RecordState::Done(_) => Earlier::Refused,
+    }
 }
 
 /// Refuses what only the catalogue shows to be invalid (total over the limit, several currencies), before a token is
@@ -72,6 +160,11 @@ pub async fn look(_app: &App, _account: AccountId, _key: &Key, _content: Option<
 ///
 /// # Errors
 /// `Invalid`, or `Unavailable` when the catalogue cannot be had.
-pub async fn check_prices(_app: &App, _request: &Parsed) -> Result<()> {
-    todo!("checkout room")
+pub async fn check_prices(app: &App, request: &Parsed) -> Result<()> {
+    let catalogue = app.catalogue().await?;
+    let find = |sku: &Sku| catalogue.binary_search_by(|product| product.sku.cmp(sku)).ok().map(|at| &catalogue[at]);
+    match price(&request.order, find) {
+        Err(Unpriced::Invalid(errors)) => Err(Error::Invalid(errors)),
+        Ok(_) | Err(Unpriced::UnknownSku(_)) => Ok(()),
+    }
 }

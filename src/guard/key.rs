@@ -1,1 +1,148 @@
-//! Layer 2: the idempotency key. Claim, look, complete, release; lease and fence.
+//! Layer 2: the idempotency key. One atomic claim per key; whoever does not win it is told what stands.
+//!
+//! Lease and retention are two times: a claim without an outcome is honoured for one *lease*, an answer is replayed for
+//! the *key TTL*. Only the database's clock judges either. Every take-over raises the *epoch*, the fence number
+//! under which results are written; work done under an older epoch hits no row (fencing as in Kleppmann, "How to do
+//! distributed locking", 2016). The key's meaning follows draft-ietf-httpapi-idempotency-key-header.
+//!
+//! Nothing here knows what the work is: a claim is taken, the work is done by whoever holds it, and then completed
+//! or released.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::order::values::Fingerprint;
+use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
+
+/// What became of a claim.
+#[derive(Clone, Debug)]
+pub enum Claim {
+    /// The work is ours: do it, then [`Keys::complete`] or [`Keys::release`].
+    Claimed(Won),
+    /// The same content was answered before.
+    Replay(Answer),
+    /// The same content is under way.
+    InProgress {
+        /// What is left of its lease.
+        lease_left: Duration,
+    },
+    /// The key was used for other content; this is how far that is.
+    Mismatch(RecordState),
+}
+
+/// A claim that was won.
+#[derive(Clone, Debug)]
+pub struct Won {
+    /// What results are written under.
+    pub fence: Fence,
+    /// Whether it was taken over from a worker that did not finish in its lease.
+    pub taken_over: bool,
+}
+
+/// The layer, over one store.
+#[derive(Clone)]
+pub struct Keys {
+    store: Arc<dyn Store>,
+    lease: Duration,
+    key_ttl: Duration,
+}
+
+impl Keys {
+    /// `lease`: how long a claim is honoured without an outcome. `key_ttl`: how long an answer is replayed.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, lease: Duration, key_ttl: Duration) -> Self {
+        Self { store, lease, key_ttl }
+    }
+
+    /// Claims each key, all in one statement; one answer per request, in their order. The same key twice in one
+    /// call is claimed by the first of them, and the others are told that it is under way.
+    ///
+    /// # Errors
+    /// When the database gives no answer; then nothing is known to be claimed, and what was is free again when its lease ends.
+    pub async fn claim(&self, requests: &[ClaimRequest]) -> Result<Vec<Claim>> {
+        let mut leaders: Vec<ClaimRequest> = Vec::with_capacity(requests.len());
+        let mut leader_of = Vec::with_capacity(requests.len());
+        let mut seen = std::collections::HashMap::with_capacity(requests.len());
+        for request in requests {
+            let leader = *seen.entry(&request.id).or_insert_with(|| {
+                leaders.push(request.clone());
+                leaders.len() - 1
+            });
+            leader_of.push(leader);
+        }
+        let results = self.store.claim(&leaders, self.lease).await?;
+        let mut taken = vec![false; leaders.len()];
+        let claims = requests.iter().zip(leader_of).map(|(request, leader)| match &results[leader] {
+            ClaimResult::Won { epoch, taken_over } if !std::mem::replace(&mut taken[leader], true) => {
+                let fence = Fence { id: request.id.clone(), epoch: *epoch };
+                Claim::Claimed(Won { fence, taken_over: *taken_over })
+            }
+            ClaimResult::Won { epoch, .. } => judge(
+                Record {
+                    fingerprint: leaders[leader].fingerprint.clone(),
+                    epoch: *epoch,
+                    state: RecordState::Processing { lease_left: self.lease },
+                },
+                &request.fingerprint,
+            ),
+            ClaimResult::Lost(record) => judge(record.clone(), &request.fingerprint),
+        });
+        Ok(claims.inspect(count).collect())
+    }
+
+    /// What stands under a key for this content, without claiming it; `None`: no record. Counts nothing.
+    ///
+    /// # Errors
+    /// When the database gives no answer.
+    pub async fn look(&self, id: &RecordId, content: &Fingerprint) -> Result<Option<Claim>> {
+        Ok(self.store.record(id).await?.map(|record| judge(record, content)))
+    }
+
+    /// Stores the answer under a claim; `false`: the claim was taken over meanwhile and nothing was stored.
+    ///
+    /// # Errors
+    /// When the database gives no answer; whether it was stored is then unknown, and a retry finds out.
+    pub async fn complete(&self, fence: &Fence, answer: &Answer) -> Result<bool> {
+        let kept = self.store.complete(fence, answer, self.key_ttl).await?;
+        if !kept {
+            lease_lost();
+        }
+        Ok(kept)
+    }
+
+    /// Gives claims up, so that a retry runs at once instead of after the lease. Harmless when they were taken over.
+    ///
+    /// # Errors
+    /// When the database gives no answer; the leases then run out by themselves.
+    pub async fn release(&self, fences: &[Fence]) -> Result<()> {
+        self.store.release(fences).await
+    }
+}
+
+/// Compares the content before the state: another body is told so even while the first is under way, or its client
+/// would wait in vain.
+fn judge(record: Record, content: &Fingerprint) -> Claim {
+    if record.fingerprint != *content {
+        return Claim::Mismatch(record.state);
+    }
+    match record.state {
+        RecordState::Done(answer) => Claim::Replay(answer),
+        RecordState::Processing { lease_left } => Claim::InProgress { lease_left },
+    }
+}
+
+fn count(claim: &Claim) {
+    let decision = match claim {
+        Claim::Claimed(Won { taken_over: false, .. }) => "claimed",
+        Claim::Claimed(Won { taken_over: true, .. }) => "taken_over",
+        Claim::Replay(_) => "replayed",
+        Claim::InProgress { .. } => "in_progress",
+        Claim::Mismatch(_) => "mismatched",
+    };
+    super::count("key", decision);
+}
+
+/// Counts a result that hit no row because its claim was taken over.
+pub fn lease_lost() {
+    super::count("key", "lease_lost");
+}

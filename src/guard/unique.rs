@@ -1,1 +1,25 @@
 //! Layer 3: the unique constraints on orders, and what the service says when one fires.
+//!
+//! `orders_account_key_once` and `orders_account_reference_once` hold for ever, whatever became of tokens and
+//! records. The storage adapters name them in `ON CONFLICT`; the decision that comes of it is counted here.
+
+use crate::order::decide::{Decision, Refusal};
+use crate::order::values::OrderId;
+
+/// Counts what the constraints had to say about one decision. `leaked`: the key's record had not expired, so an
+/// outer layer should have answered and did not; that is worth a look by an operator, hence the warning.
+pub fn count(decision: &Decision, leaked: bool) {
+    match decision {
+        Decision::Placed(_) => super::count("constraint", "inserted"),
+        Decision::Stands { order, .. } => key_exists(*order, leaked),
+        Decision::Refused(Refusal::ReferenceTaken(_)) => super::count("constraint", "reference_exists"),
+        Decision::Refused(_) | Decision::Invalid(_) => {}
+    }
+}
+
+fn key_exists(order: OrderId, leaked: bool) {
+    super::count("constraint", "key_exists");
+    if leaked {
+        tracing::warn!(%order, "the constraint stopped a repeat whose idempotency record should still have been there");
+    }
+}
