@@ -1,6 +1,6 @@
 //! Form or JSON in, [`NewOrder`] and its [`Fingerprint`] out, or every error by its field.
 //!
-//! The two faces differ in how fields are spelled and named ([`form`], [`json`]); what a field may hold is said here,
+//! The two faces differ in how fields are spelled and named (one room each); what a field may hold is said here,
 //! once. Deliberately absent: whatever only the catalogue shows (see [`super::decide`]).
 
 mod form;
@@ -139,7 +139,6 @@ impl Basket {
     }
 }
 
-#[allow(clippy::cast_lossless, reason = "`i64::from` is not const")]
 const QUANTITY_RANGE: Wrong = Wrong::Range { min: 1, max: MAX_QUANTITY as i64 };
 
 /// The payment method of this word, if the shop offers it.

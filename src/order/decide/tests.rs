@@ -201,17 +201,16 @@ fn a_batch() -> impl Strategy<Value = Vec<Asked>> {
         proptest::option::weighted(0.3, proptest::sample::select(vec!["R", "S"])),
         proptest::option::weighted(0.3, Just(120_u64)),
     );
-    proptest::collection::vec(one, 0..20).prop_map(|all| {
-        let each = |(id, (account, key, (skus, counts), card, reference, repeat_notice)): (
-            usize,
-            (_, &str, (Vec<&str>, Vec<u32>), _, _, _),
-        )| {
-            let lines: Vec<_> = skus.into_iter().zip(counts).collect();
-            let method = if card { Method::Card } else { Method::Balance };
-            let id = u8::try_from(id + 1).expect("fewer than twenty");
-            Asked { repeat_notice, ..asked(id, account, key, request(&lines, method, reference)) }
-        };
-        all.into_iter().enumerate().map(each).collect()
+    let one = one.prop_map(|(account, key, (skus, counts), card, reference, repeat_notice)| {
+        let lines: Vec<_> = skus.into_iter().zip(counts).collect();
+        let method = if card { Method::Card } else { Method::Balance };
+        Asked { repeat_notice, ..asked(0, account, key, request(&lines, method, reference)) }
+    });
+    proptest::collection::vec(one, 0..20).prop_map(|mut batch| {
+        for (asked, id) in batch.iter_mut().zip(1..) {
+            asked.id = OrderId(Uuid::from_u128(id));
+        }
+        batch
     })
 }
 

@@ -51,7 +51,8 @@ fn lines(items: Vec<Json<'_>>, errors: &mut Errors) -> Vec<Wanted> {
         let at = format!("/lines/{i}");
         let Some(mut line) = Members::open(item, &at, errors) else { continue };
         let sku = errors.keep(format!("{at}/sku"), line.required("sku").and_then(string).and_then(|text| sku(&text)));
-        let quantity = errors.keep(format!("{at}/quantity"), line.required("quantity").and_then(quantity));
+        let quantity =
+            errors.keep(format!("{at}/quantity"), line.required("quantity").and_then(|value| quantity(&value)));
         line.close(errors);
         if let (Some(sku), Some(quantity)) = (sku, quantity) {
             errors.keep(format!("{at}/quantity"), basket.add(sku, quantity));
@@ -64,7 +65,7 @@ fn sku(text: &str) -> Result<Sku, Wrong> {
     Sku::parse(text).ok_or(Wrong::Form("1 to 40 of the characters A-Z a-z 0-9 . _ -"))
 }
 
-fn quantity(value: Json<'_>) -> Result<Quantity, Wrong> {
+fn quantity(value: &Json<'_>) -> Result<Quantity, Wrong> {
     let Json::Number(text) = value else { return Err(Wrong::Type("a number")) };
     let whole = whole(text).ok_or(Wrong::NotWhole)?;
     u32::try_from(whole).ok().and_then(Quantity::new).ok_or(QUANTITY_RANGE)

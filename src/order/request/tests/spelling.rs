@@ -161,8 +161,8 @@ fn changed(mut order: NewOrder, field: usize, line: Index) -> NewOrder {
         2 => order.lines.push(wanted("longer-than-any", 1)),
         3 => order.method = if order.method == Method::Card { Method::Balance } else { Method::Card },
         4 => {
-            order.payment_method =
-                PaymentToken::parse(&format!("{}x", text(order.payment_method.as_ref().map(PaymentToken::as_str))))
+            let token = text(order.payment_method.as_ref().map(PaymentToken::as_str));
+            order.payment_method = PaymentToken::parse(&format!("{token}x"));
         }
         5 => order.reference = Reference::parse(&format!("{}x", text(order.reference.as_ref().map(Reference::as_str)))),
         6 => order.note = Note::parse(&format!("{}x", text(order.note.as_ref().map(Note::as_str)))),
