@@ -5,11 +5,12 @@
 pub mod goods;
 pub mod proxy;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate::store::Store;
 use oncegate::store::postgres::{PgTuning, Postgres};
+use oncegate::store::{Store, sqlite};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
 use uuid::Uuid;
 
@@ -71,8 +72,9 @@ impl Drop for Database {
 
 /// A store on this database, as the service opens it; call it again for what would be a second process.
 pub async fn open(url: &str) -> Arc<dyn Store> {
-    if url.starts_with("sqlite:") {
-        panic!("the SQLite adapter is not merged yet");
+    if let Some(path) = url.strip_prefix("sqlite://") {
+        let options = sqlite::Options { busy_timeout: STATEMENT_TIMEOUT, ..sqlite::Options::default() };
+        return Arc::new(sqlite::Sqlite::connect(Path::new(path), options).await.unwrap());
     }
     let tuning = PgTuning { statement_timeout: STATEMENT_TIMEOUT, connect_within: STATEMENT_TIMEOUT };
     Arc::new(Postgres::connect(url, tuning).await.unwrap())
