@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, database};
 use crate::app::App;
 use crate::catalogue;
+use crate::checkout::desk;
 use crate::config::{self, Config, Database, Redis, Settings};
 use crate::guard::token::Tokens;
 use crate::serve::{self, Listeners};
@@ -23,8 +24,7 @@ pub(super) async fn run(settings: &Settings) -> Result<(), Failure> {
         app = assemble(config) => app?,
         () = stop.cancelled() => return Ok(()),
     };
-    serve::run(listeners, app, stop).await;
-    Ok(())
+    serve::run(listeners, app, stop).await.map_err(|e| Failure::Failed(e.to_string()))
 }
 
 /// Connects what the service stands on.
@@ -40,7 +40,7 @@ async fn assemble(config: Config) -> Result<App, Failure> {
         Database::Postgres(_) => 2,
     };
     let (app, inbox) = App::new(Arc::new(config), store, tokens);
-    let _ = (inbox, writers);
+    desk::open(&app, inbox, crate::api::render, writers);
     Ok(app)
 }
 

@@ -4,8 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
+mod cli;
 mod harness;
 mod store;
 mod token;
+mod web;

@@ -6,6 +6,7 @@ pub mod goods;
 pub mod log;
 pub mod proxy;
 pub mod redis;
+pub mod service;
 
 use std::sync::Arc;
 use std::time::Duration;
