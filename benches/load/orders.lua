@@ -1,7 +1,7 @@
 -- Orders by the API, for wrk. Checks every answer; what is wrong is counted and the first of it shown, because a
 -- figure made of errors is worse than none.
 --
---   wrk … http://ADDR -s orders.lua -- mode=first name=1a accounts=10000 products=1000 tokens=FILE out=FILE
+--   wrk -t 2 … http://ADDR -s orders.lua -- mode=first name=1 threads=2 accounts=10000 products=1000 tokens=FILE out=FILE
 --
 -- mode=first   each request is a new intent: a random account buys one of a random product. Every answer must be a new
 --              201. The ids of the acknowledged orders go to out.N (N: thread).
@@ -19,7 +19,6 @@ local threads = {}
 function setup(thread)
     thread:set("number", #threads)
     table.insert(threads, thread)
-    for _, other in ipairs(threads) do other:set("of", #threads) end
 end
 
 -- The globals that `done` reads back.
@@ -75,7 +74,7 @@ function request()
         return again(math.random(settings.keys))
     end
     local n = lap + 1
-    lap = lap + of
+    lap = lap + settings.threads
     if lap >= settings.keys then lap = number end
     return again(n)
 end
