@@ -164,7 +164,10 @@ impl App {
         {
             return Ok(products.clone());
         }
-        let products = Arc::new(self.store.products().await?);
+        let mut products = self.store.products().await?;
+        // By bytes, whatever the database's collation: look-ups are binary searches.
+        products.sort_by(|a, b| a.sku.cmp(&b.sku));
+        let products = Arc::new(products);
         *kept = Some((Instant::now(), products.clone()));
         Ok(products)
     }

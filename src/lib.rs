@@ -1,8 +1,12 @@
 //! oncegate
+pub mod api;
 pub mod app;
+pub mod catalogue;
 pub mod checkout;
+pub mod cli;
 pub mod config;
 pub mod error;
 pub mod guard;
 pub mod order;
+pub mod serve;
 pub mod store;

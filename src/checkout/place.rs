@@ -6,9 +6,9 @@ use crate::app::App;
 pub use crate::app::Reply;
 use crate::error::{Earlier, Error, Result};
 use crate::guard::key::Claim;
-use crate::order::decide::Asked;
+use crate::order::decide::{Asked, Unpriced, price};
 use crate::order::request::Parsed;
-use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
+use crate::order::values::{AccountId, Fingerprint, Key, OrderId, Sku};
 use crate::store::{Answer, RecordId, RecordState};
 
 use super::desk;
@@ -160,6 +160,11 @@ pub(super) fn earlier(state: &RecordState) -> Earlier {
 ///
 /// # Errors
 /// `Invalid`, or `Unavailable` when the catalogue cannot be had.
-pub async fn check_prices(_app: &App, _request: &Parsed) -> Result<()> {
-    todo!("checkout room")
+pub async fn check_prices(app: &App, request: &Parsed) -> Result<()> {
+    let catalogue = app.catalogue().await?;
+    let find = |sku: &Sku| catalogue.binary_search_by(|product| product.sku.cmp(sku)).ok().map(|at| &catalogue[at]);
+    match price(&request.order, find) {
+        Err(Unpriced::Invalid(errors)) => Err(Error::Invalid(errors)),
+        Ok(_) | Err(Unpriced::UnknownSku(_)) => Ok(()),
+    }
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use time::OffsetDateTime;
 
-use super::request::FieldError;
-use super::values::{AccountId, Cents, Fingerprint, Key, OrderId, Reference, Sku};
-use super::{NewOrder, Order, Product};
+use super::request::{FieldError, Wrong};
+use super::values::{AccountId, Cents, Currency, Fingerprint, Key, MAX_TOTAL, OrderId, Reference, Sku};
+use super::{Line, Method, NewOrder, Order, PaymentStatus, Product, Status};
 
 /// One request as the decision sees it.
 #[derive(Clone, Debug)]
@@ -102,9 +102,156 @@ pub enum Decision {
     Invalid(Vec<FieldError>),
 }
 
-/// Decides the batch in its order, taking stock and funds from `shop` as it goes. Answers one decision per
-/// request, in the same order.
-#[must_use]
-pub fn decide(_batch: &[Asked], _shop: &mut Shop) -> Vec<Decision> {
-    todo!("order room")
+/// What an order costs by the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    /// The lines at the names and prices of now.
+    pub lines: Vec<Line>,
+    /// Their sum in minor units, 0 to [`MAX_TOTAL`].
+    pub total: Cents,
+    /// Of all prices.
+    pub currency: Currency,
 }
+
+/// Why an order has no price.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpriced {
+    /// All those that are not in the catalogue.
+    UnknownSku(Vec<Sku>),
+    /// Limits that only the catalogue shows: several currencies, a total too large. Told at `/lines`.
+    Invalid(Vec<FieldError>),
+}
+
+/// Prices an order by the catalogue that `find` looks into. Stock does not matter here.
+///
+/// # Errors
+/// See [`Unpriced`]; nothing is told about the total while a SKU is unknown.
+pub fn price<'p>(order: &NewOrder, find: impl Fn(&Sku) -> Option<&'p Product>) -> Result<Priced, Unpriced> {
+    let invalid = |wrong| Unpriced::Invalid(vec![FieldError { field: "/lines".into(), wrong }]);
+    let found: Vec<_> = order.lines.iter().map(|wanted| (wanted, find(&wanted.sku))).collect();
+    let unknown: Vec<_> = found.iter().filter(|(_, p)| p.is_none()).map(|(wanted, _)| wanted.sku.clone()).collect();
+    if !unknown.is_empty() {
+        return Err(Unpriced::UnknownSku(unknown));
+    }
+    let (mut lines, mut total, mut currency) = (Vec::with_capacity(found.len()), Some(0_i64), None);
+    for (wanted, product) in found.into_iter().filter_map(|(wanted, product)| Some((wanted, product?))) {
+        if *currency.get_or_insert(&product.currency) != &product.currency {
+            return Err(invalid(Wrong::MixedCurrency));
+        }
+        let sum = product.unit_price.checked_mul(i64::from(wanted.quantity.get()));
+        total = total.zip(sum).and_then(|(total, sum)| total.checked_add(sum));
+        lines.push(Line {
+            sku: wanted.sku.clone(),
+            name: product.name.clone(),
+            quantity: wanted.quantity,
+            unit_price: product.unit_price,
+        });
+    }
+    let currency = currency.cloned().ok_or_else(|| invalid(Wrong::Nothing))?;
+    match total {
+        Some(total @ 0..=MAX_TOTAL) => Ok(Priced { lines, total, currency }),
+        _ => Err(invalid(Wrong::Form("worth at most 1000000000000 minor units in total"))),
+    }
+}
+
+/// Decides the batch in its order. Stock and funds of what is placed are taken from `shop`, and it is added to the
+/// orders that stand, so that a later request, of this batch or the next, meets what the earlier ones left. Answers
+/// one decision per request, in the same order.
+#[must_use]
+pub fn decide(batch: &[Asked], shop: &mut Shop) -> Vec<Decision> {
+    batch.iter().map(|asked| shop.decide(asked)).collect()
+}
+
+impl Shop {
+    fn decide(&mut self, asked: &Asked) -> Decision {
+        if let Some(earlier) = self.stands(asked) {
+            return earlier;
+        }
+        let priced = match price(&asked.request, |sku| self.products.get(sku)) {
+            Ok(priced) => priced,
+            Err(Unpriced::UnknownSku(skus)) => return Decision::Refused(Refusal::UnknownSku(skus)),
+            Err(Unpriced::Invalid(errors)) => return Decision::Invalid(errors),
+        };
+        match self.take(asked, &priced) {
+            Ok(()) => Decision::Placed(self.place(asked, priced)),
+            Err(refusal) => Decision::Refused(refusal),
+        }
+    }
+
+    /// What an order of the same account that stands already says to this request.
+    fn stands(&self, asked: &Asked) -> Option<Decision> {
+        let own = || self.standing.iter().filter(|order| order.account == asked.account);
+        if let Some(order) = own().find(|order| order.key == asked.key) {
+            return Some(Decision::Stands { order: order.id, same: order.fingerprint == asked.fingerprint });
+        }
+        let taken = |order: &&Standing| asked.request.reference.is_some() && order.reference == asked.request.reference;
+        if let Some(order) = own().find(taken) {
+            return Some(Decision::Refused(Refusal::ReferenceTaken(order.id)));
+        }
+        let (order, seconds) = own()
+            .filter(|order| order.fingerprint == asked.fingerprint)
+            .map(|order| (order.id, (self.now - order.created_at).whole_seconds().max(0).unsigned_abs()))
+            .min_by_key(|(_, seconds)| *seconds)?;
+        let recent = asked.repeat_notice.is_some_and(|notice| seconds < notice);
+        recent.then_some(Decision::Refused(Refusal::Repeat { order, seconds }))
+    }
+
+    /// Takes stock, and funds when they pay; all of it or nothing.
+    fn take(&mut self, asked: &Asked, priced: &Priced) -> Result<(), Refusal> {
+        let stock = |sku| self.products.get(sku).map_or(0, |product| product.stock);
+        let short = priced.lines.iter().filter(|line| stock(&line.sku) < i64::from(line.quantity.get()));
+        let short: Vec<_> = short.map(|line| line.sku.clone()).collect();
+        if !short.is_empty() {
+            return Err(Refusal::OutOfStock(short));
+        }
+        if asked.request.method == Method::Balance {
+            let funds = self.balances.get(&asked.account).copied().unwrap_or(0);
+            let left = funds.saturating_sub(priced.total);
+            if left < 0 {
+                return Err(Refusal::InsufficientFunds);
+            }
+            self.balances.insert(asked.account, left);
+        }
+        for line in &priced.lines {
+            if let Some(product) = self.products.get_mut(&line.sku) {
+                product.stock -= i64::from(line.quantity.get());
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, asked: &Asked, Priced { lines, total, currency }: Priced) -> Order {
+        let (status, payment) = match asked.request.method {
+            Method::Balance => (Status::Paid, PaymentStatus::Captured),
+            Method::Card => (Status::Pending, PaymentStatus::Started),
+        };
+        let reference = asked.request.reference.clone();
+        self.standing.push(Standing {
+            id: asked.id,
+            account: asked.account,
+            key: asked.key.clone(),
+            reference: reference.clone(),
+            fingerprint: asked.fingerprint.clone(),
+            created_at: self.now,
+        });
+        Order {
+            id: asked.id,
+            account: asked.account,
+            key: asked.key.clone(),
+            fingerprint: asked.fingerprint.clone(),
+            status,
+            lines,
+            total,
+            currency,
+            method: asked.request.method,
+            payment,
+            reference,
+            note: asked.request.note.clone(),
+            coupon: None,
+            created_at: self.now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 //! Deliberately absent: HTTP, SQL, clocks. Whoever calls brings the time and the rows along.
 
 pub mod decide;
+pub mod fingerprint;
+pub mod json;
 pub mod request;
 pub mod state;
 pub mod values;

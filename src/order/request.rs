@@ -1,9 +1,23 @@
 //! Form or JSON in, [`NewOrder`] and its [`Fingerprint`] out, or every error by its field.
+//!
+//! The two faces differ in how fields are spelled and named (one room each); what a field may hold is said here,
+//! once. Deliberately absent: whatever only the catalogue shows (see [`super::decide`]).
 
+mod form;
+mod json;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::NewOrder;
-use super::values::Fingerprint;
+use super::values::{Fingerprint, MAX_LINES, MAX_QUANTITY, Note, Quantity, Sku};
+use super::{Method, NewOrder, Wanted, fingerprint};
+
+pub use form::from_form;
+pub use json::from_json;
+
+/// The most errors told at once: enough to mend a request, and a bound on what a stranger makes us write.
+pub const MAX_ERRORS: usize = 100;
 
 /// What is wrong with one field. `Display` says it in English; the pages may say it in another language.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,20 +96,67 @@ pub enum JsonError {
     Invalid(Vec<FieldError>),
 }
 
-/// Reads `POST /api/orders`. `card` tells whether card payment is offered.
-///
-/// # Errors
-/// Says what is malformed, or every field that is wrong.
-pub fn from_json(_body: &[u8], _card: bool) -> Result<Parsed, JsonError> {
-    todo!("order room")
+impl Parsed {
+    fn of(order: NewOrder) -> Self {
+        let fingerprint = fingerprint::place_order(&order);
+        Self { order, fingerprint }
+    }
 }
 
-/// Reads the fields of the order form, already percent-decoded, in the order they were sent; fields that are
-/// not of the order (`form_token`, `idempotency_key`, `again`, unknown ones) are ignored, unless they begin
-/// with `quantity[`.
-///
-/// # Errors
-/// Every field that is wrong.
-pub fn from_form(_fields: &[(String, String)], _card: bool) -> Result<Parsed, Vec<FieldError>> {
-    todo!("order room")
+/// The errors found so far.
+#[derive(Default)]
+struct Errors(Vec<FieldError>);
+
+impl Errors {
+    /// Adds one, unless the very same is there or there are enough.
+    fn push(&mut self, field: impl Into<String>, wrong: Wrong) {
+        let error = FieldError { field: field.into(), wrong };
+        if self.0.len() < MAX_ERRORS && !self.0.contains(&error) {
+            self.0.push(error);
+        }
+    }
+
+    /// The value, or `None` and one error more.
+    fn keep<T>(&mut self, field: impl Into<String>, read: Result<T, Wrong>) -> Option<T> {
+        read.map_err(|wrong| self.push(field, wrong)).ok()
+    }
 }
+
+/// What is wanted so far: each SKU once, added up, in SKU order.
+#[derive(Default)]
+struct Basket(BTreeMap<Sku, Quantity>);
+
+impl Basket {
+    fn add(&mut self, sku: Sku, quantity: Quantity) -> Result<(), Wrong> {
+        let before = self.0.get(&sku).map_or(0, |q| q.get());
+        let sum = Quantity::new(before.saturating_add(quantity.get())).ok_or(QUANTITY_RANGE)?;
+        self.0.insert(sku, sum);
+        Ok(())
+    }
+
+    fn into_lines(self) -> Vec<Wanted> {
+        self.0.into_iter().map(|(sku, quantity)| Wanted { sku, quantity }).collect()
+    }
+}
+
+const QUANTITY_RANGE: Wrong = Wrong::Range { min: 1, max: MAX_QUANTITY as i64 };
+
+/// The payment method of this word, if the shop offers it.
+fn method(word: &str, card: bool) -> Result<Method, Wrong> {
+    match Method::parse(word) {
+        Some(Method::Card) if !card => Err(Wrong::NotOffered),
+        Some(method) => Ok(method),
+        None => Err(Wrong::Choice(if card { "balance or card" } else { "balance" })),
+    }
+}
+
+/// The note with its line breaks as `\n`, whichever the platform sent; an empty one is none.
+fn note(text: &str) -> Result<Option<Note>, Wrong> {
+    let text =
+        if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { Cow::from(text) };
+    let allowed = Wrong::Form("at most 500 characters long, with no control characters but tabs and line breaks");
+    if text.is_empty() { Ok(None) } else { Note::parse(&text).map(Some).ok_or(allowed) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -112,9 +112,11 @@ text!(
     |t| (1..=255).contains(&t.len()) && visible_ascii(t)
 );
 text!(
-    /// A buyer's note, line breaks as `\n`, at most 500 code points, no NUL (PostgreSQL text cannot hold it).
+    /// A buyer's note, line breaks as `\n`, at most 500 code points. No control character but line break and tab:
+    /// PostgreSQL text cannot hold NUL, HTML has no way to write most others, and the escape character would command
+    /// the terminal of whoever reads the note in a log.
     Note,
-    |t| !t.is_empty() && t.chars().count() <= MAX_NOTE && !t.contains(['\0', '\r'])
+    |t| !t.is_empty() && t.chars().count() <= MAX_NOTE && !t.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'))
 );
 text!(
     /// An ISO 4217 code: three capital letters.

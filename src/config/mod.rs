@@ -1,9 +1,41 @@
 //! Every setting: name, default, reason, cross-checks. Secrets cannot be printed.
+//!
+//! [`Settings`] is what was given, [`Config`] what a service runs with. A setting that is empty counts as not set.
 
+mod read;
+mod secrets;
+mod settings;
+mod url;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use secrecy::SecretBox;
+use thiserror::Error;
+
+pub use read::{LONGEST, database, duration};
+pub use secrets::SHORTEST_SECRET;
+pub use settings::{Settings, misspelt, name};
+pub use url::RedactedUrl;
+
+/// Why there is no [`Config`].
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A setting does not fit: which, what was given (never a secret), what is allowed. One line.
+    #[error("{name} {given}; allowed: {allowed}")]
+    Bad {
+        /// Its environment name.
+        name: &'static str,
+        /// What was given, as the rest of a sentence.
+        given: String,
+        /// What would fit.
+        allowed: String,
+    },
+    /// The settings fit, but a file of theirs cannot be had.
+    #[error("{0}")]
+    Io(String),
+}
 
 /// The settings of a running service, all checked.
 #[derive(Debug)]
@@ -59,6 +91,15 @@ pub enum Database {
     Postgres(RedactedUrl),
 }
 
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "SQLite in {}", path.display()),
+            Self::Postgres(url) => write!(f, "{url}"),
+        }
+    }
+}
+
 /// Where the tokens and the queue are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redis {
@@ -70,38 +111,16 @@ pub enum Redis {
     Cluster(Vec<RedactedUrl>),
 }
 
-/// A URL whose password is left out when it is printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedactedUrl(String);
-
-impl RedactedUrl {
-    /// Keeps the URL.
-    #[must_use]
-    pub fn new(url: String) -> Self {
-        Self(url)
-    }
-
-    /// The whole URL, for the client that connects.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for RedactedUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.0.find("://"), self.0.rfind('@')) {
-            (Some(scheme), Some(at)) if scheme < at => {
-                write!(f, "{}://***@{}", &self.0[..scheme], &self.0[at + 1..])
+impl fmt::Display for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("tokens and queue in this process"),
+            Self::Single(url) => write!(f, "{url}"),
+            Self::Cluster(nodes) => {
+                let nodes: Vec<_> = nodes.iter().map(RedactedUrl::to_string).collect();
+                write!(f, "Redis Cluster at {}", nodes.join(", "))
             }
-            _ => f.write_str(&self.0),
         }
-    }
-}
-
-impl std::fmt::Debug for RedactedUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self}")
     }
 }
 
@@ -112,6 +131,16 @@ pub enum JwtKey {
     Secret(SecretBox<Vec<u8>>),
     /// RS256, ES256 or EdDSA by PEM text: this process can verify, not issue.
     PublicPem(String),
+}
+
+impl JwtKey {
+    /// Reads the key alone, for a command that needs nothing else.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn read(settings: &Settings, database: &Database) -> Result<Self, ConfigError> {
+        secrets::jwt(settings, database)
+    }
 }
 
 /// How the payment provider is reached.
@@ -129,6 +158,13 @@ pub struct Gateway {
 const LONGEST_WORK: Duration = Duration::from_secs(10);
 
 impl Config {
+    /// Reads all settings. With SQLite, secrets that are not set are made and kept beside the database file.
+    ///
+    /// # Errors
+    /// The first setting that does not fit, or that a secret cannot be kept.
+    pub fn read(settings: &Settings) -> Result<Self, ConfigError> {
+        read::config(settings)
+    }
     /// How long a caller waits for its work before it is answered 503: 10 s or two thirds of the lease,
     /// whichever is less. The work itself goes on.
     #[must_use]

@@ -1,0 +1,3 @@
+//! The JSON face.
+
+pub mod health;

@@ -1,0 +1,56 @@
+//! Reaching the database, for every command that needs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Failure;
+use crate::config::{self, Database, Settings};
+use crate::store::{Store, StoreError};
+
+/// How long a database that does not answer is waited for: an operator is told within 15 s.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long one statement of a command may take; an import is one of them.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects, and brings the schema up to date unless that is forbidden.
+///
+/// `patience`: how long one statement may take or wait for a lock.
+pub(super) async fn open(database: &Database, migrate: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
+    let store = timeout(CONNECT_WITHIN, connect(database, patience)).await;
+    let store = store.unwrap_or_else(|_| Err(StoreError::Unreachable("no answer".to_owned())));
+    let store = store.map_err(|e| failure(database, &e))?;
+    if migrate {
+        store.migrate().await.map_err(|e| failure(database, &e))?;
+    }
+    Ok(store)
+}
+
+async fn connect(database: &Database, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
+    let _ = (database, patience);
+    Err(StoreError::Unreachable("not built yet".to_owned()))
+}
+
+/// What is said about a database that fails.
+pub(super) fn failure(database: &Database, error: &StoreError) -> Failure {
+    Failure::Failed(format!("{database}: {error}"))
+}
+
+/// Opens the database for a command other than `serve`, which needs no other settings.
+pub(super) async fn open_for_command(settings: &Settings) -> Result<(Database, Arc<dyn Store>), Failure> {
+    let database = config::database(settings)?;
+    let store = open(&database, !settings.no_migrate, PATIENCE).await?;
+    Ok((database, store))
+}
+
+/// `oncegate migrate`
+pub(super) async fn migrate(settings: &Settings) -> Result<(), Failure> {
+    if settings.no_migrate {
+        return Err(Failure::Usage("--no-migrate forbids what migrate is to do".to_owned()));
+    }
+    let (database, store) = open_for_command(settings).await?;
+    store.close().await;
+    super::say(&format!("{database}: the schema is up to date"));
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The operators' listener.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::time::interval;
+
+use super::{layers, metrics};
+use crate::api::health;
+use crate::app::App;
+
+/// The format's media type.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// How often the numbers are tidied; without it, samples between two visits of Prometheus pile up.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// `/metrics`, and the same health routes as for everybody.
+pub(super) fn router(app: &App) -> Router {
+    let routes = health::router(app.clone())
+        .route("/metrics", get(numbers))
+        .fallback(async || (StatusCode::NOT_FOUND, "Not here. There is /metrics, /healthz and /readyz.\n"));
+    layers::around(routes, panicked)
+}
+
+async fn numbers() -> Response {
+    ([(header::CONTENT_TYPE, PROMETHEUS)], metrics::handle().render()).into_response()
+}
+
+fn panicked() -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, "Something broke on our side; it has been logged.\n").into_response()
+}
+
+/// Tidies the numbers, for ever.
+pub(super) async fn upkeep() {
+    let mut times = interval(UPKEEP_EVERY);
+    loop {
+        times.tick().await;
+        metrics::handle().run_upkeep();
+    }
+}
