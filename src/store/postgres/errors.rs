@@ -1,0 +1,80 @@
+//! What sqlx reports, in the words of the seam; and rows into values.
+
+use sqlx::postgres::PgRow;
+use sqlx::{Decode, Error, Postgres, Row, Type};
+
+use crate::store::{Result, StoreError};
+
+/// Anything that is a bug or a damaged row.
+pub(super) fn broken(what: impl Into<String>) -> StoreError {
+    StoreError::Broken(what.into())
+}
+
+/// Sorts an error by what a caller can do about it. SQLSTATE codes as in the appendix A of PostgreSQL's manual.
+pub(super) fn map(error: &Error) -> StoreError {
+    let text = error.to_string();
+    match error {
+        Error::Io(_) | Error::Tls(_) | Error::PoolClosed | Error::WorkerCrashed => StoreError::Unreachable(text),
+        Error::PoolTimedOut => StoreError::Busy(text),
+        Error::Database(database) => match database.code().as_deref().unwrap_or_default() {
+            // A lock or a statement took too long, or the server ended a transaction that sat idle: rolled back.
+            "55P03" | "57014" | "25P03" => StoreError::Busy(text),
+            // Retried here before; what is left of it after the last attempt is a matter of load.
+            "40001" | "40P01" => StoreError::Busy(text),
+            // Shutting down, crashed, starting up; no more connections; a fail-over left us at a standby.
+            "57P01" | "57P02" | "57P03" | "53300" | "25006" => StoreError::Unreachable(text),
+            code if code.starts_with("08") => StoreError::Unreachable(text),
+            code => StoreError::Broken(format!("{text} (SQLSTATE {code})")),
+        },
+        _ => StoreError::Broken(text),
+    }
+}
+
+/// Whether the connection is gone, so that asking again on a new one may help.
+pub(super) fn is_lost(error: &Error) -> bool {
+    matches!(map(error), StoreError::Unreachable(_)) && !matches!(error, Error::PoolClosed)
+}
+
+/// Why a piece of work of several statements stopped.
+pub(super) enum Stop {
+    /// It had to make way for another transaction (deadlock, serialization): a fresh one may pass.
+    MakesWay(StoreError),
+    /// Anything else.
+    Failed(StoreError),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        let code = error.as_database_error().and_then(|database| database.code());
+        let makes_way = matches!(code.as_deref(), Some("40001" | "40P01"));
+        if makes_way { Self::MakesWay(map(&error)) } else { Self::Failed(map(&error)) }
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Whether a table was not there.
+pub(super) fn lacks_schema(error: &StoreError) -> bool {
+    matches!(error, StoreError::Broken(text) if text.contains("42P01"))
+}
+
+/// One column of a row.
+pub(super) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, name: &str) -> Result<T> {
+    row.try_get(name).map_err(|error| broken(error.to_string()))
+}
+
+/// A stored text as the value it was made from; one that does not fit is damage, named by its column.
+pub(super) fn stored<T>(row: &PgRow, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T> {
+    let text: &str = column(row, name)?;
+    parse(text).ok_or_else(|| broken(format!("column {name} holds {text:?}")))
+}
+
+/// The same for a column that may be null.
+pub(super) fn stored_option<T>(row: &PgRow, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
+    let text: Option<&str> = column(row, name)?;
+    text.map(|text| parse(text).ok_or_else(|| broken(format!("column {name} holds {text:?}")))).transpose()
+}

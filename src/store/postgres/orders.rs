@@ -1,0 +1,110 @@
+//! Reading orders, each whole in one statement: head, lines, latest payment, coupon.
+
+use sqlx::postgres::PgRow;
+
+use super::errors::{broken, column, stored, stored_option};
+use super::pools::{Pools, Statement};
+use crate::order::values::{AccountId, Currency, Fingerprint, Key, Note, OrderId, Quantity, Reference, Sku};
+use crate::order::{Line, Method, Order, PaymentStatus, Status};
+use crate::store::{OrderRef, Result};
+
+/// An order with its parts. Every part is found by an index on `order_id`, whatever the planner believes.
+macro_rules! whole_orders {
+    ($which:literal) => {
+        concat!(
+            "SELECT o.id, o.account_id, o.idempotency_key, o.reference, o.fingerprint, o.status, o.total, o.currency,
+                o.payment_method, o.note, o.created_at,
+                lines.skus, lines.names, lines.quantities, lines.prices,
+                (SELECT p.status FROM payments p WHERE p.order_id = o.id ORDER BY p.attempt DESC LIMIT 1) AS payment,
+                (SELECT c.code FROM coupons c WHERE c.order_id = o.id ORDER BY c.campaign LIMIT 1) AS coupon
+            FROM orders o CROSS JOIN LATERAL (
+                SELECT array_agg(l.sku ORDER BY l.line_no) AS skus, array_agg(l.name ORDER BY l.line_no) AS names,
+                    array_agg(l.quantity ORDER BY l.line_no) AS quantities,
+                    array_agg(l.unit_price ORDER BY l.line_no) AS prices
+                FROM order_lines l WHERE l.order_id = o.id
+            ) lines ",
+            $which
+        )
+    };
+}
+
+statements! {
+    ORDER = whole_orders!("WHERE o.id = $2 AND o.account_id = $1");
+
+    BY_KEY = "SELECT id, fingerprint FROM orders WHERE account_id = $1 AND idempotency_key = $2";
+
+    NEWEST = whole_orders!("WHERE o.account_id = $1 ORDER BY o.created_at DESC, o.id DESC LIMIT $2");
+
+    /// Those after the cursor in that order; the time of the cursor is its order's, by the database's clock.
+    NEWEST_BEFORE = whole_orders!(
+        "WHERE o.account_id = $1 AND (o.created_at, o.id) <
+            (SELECT cut.created_at, cut.id FROM orders cut WHERE cut.id = $3 AND cut.account_id = $1)
+        ORDER BY o.created_at DESC, o.id DESC LIMIT $2"
+    );
+}
+
+/// Reads one order, for settling also inside its transaction.
+pub(super) fn select(account: AccountId, id: OrderId) -> Statement {
+    sqlx::query(ORDER).bind(account.0).bind(id.0)
+}
+
+pub(super) async fn order(pools: &Pools, account: AccountId, id: OrderId) -> Result<Option<Order>> {
+    pools.query_one(|| select(account, id)).await?.map(|row| whole(&row)).transpose()
+}
+
+pub(super) async fn by_key(pools: &Pools, account: AccountId, key: &Key) -> Result<Option<OrderRef>> {
+    let row = pools.query_one(|| sqlx::query(BY_KEY).bind(account.0).bind(key.as_str().to_owned())).await?;
+    let short = |row| {
+        let fingerprint = Fingerprint::stored(column(row, "fingerprint")?);
+        Ok(OrderRef { id: OrderId(column(row, "id")?), fingerprint })
+    };
+    row.as_ref().map(short).transpose()
+}
+
+pub(super) async fn list(pools: &Pools, account: AccountId, before: Option<OrderId>, limit: u32) -> Result<Vec<Order>> {
+    let rows = pools.query(|| match before {
+        None => sqlx::query(NEWEST).bind(account.0).bind(i64::from(limit)),
+        Some(before) => sqlx::query(NEWEST_BEFORE).bind(account.0).bind(i64::from(limit)).bind(before.0),
+    });
+    rows.await?.iter().map(whole).collect()
+}
+
+pub(super) fn whole(row: &PgRow) -> Result<Order> {
+    Ok(Order {
+        id: OrderId(column(row, "id")?),
+        account: AccountId(column(row, "account_id")?),
+        key: stored(row, "idempotency_key", Key::parse)?,
+        fingerprint: Fingerprint::stored(column(row, "fingerprint")?),
+        status: stored(row, "status", Status::parse)?,
+        lines: lines(row)?,
+        total: column(row, "total")?,
+        currency: stored(row, "currency", Currency::parse)?,
+        method: stored(row, "payment_method", Method::parse)?,
+        payment: stored(row, "payment", PaymentStatus::parse)?,
+        reference: stored_option(row, "reference", Reference::parse)?,
+        note: stored_option(row, "note", Note::parse)?,
+        coupon: column(row, "coupon")?,
+        created_at: column(row, "created_at")?,
+    })
+}
+
+/// The four arrays are aggregates of the same rows, so they are of one length.
+fn lines(row: &PgRow) -> Result<Vec<Line>> {
+    let skus: Vec<String> = column(row, "skus")?;
+    let names: Vec<String> = column(row, "names")?;
+    let quantities: Vec<i32> = column(row, "quantities")?;
+    let prices: Vec<i64> = column(row, "prices")?;
+    let parts = skus.into_iter().zip(names).zip(quantities).zip(prices);
+    let line = |(((sku, name), quantity), unit_price): (((String, String), i32), i64)| {
+        Ok(Line {
+            sku: Sku::parse(&sku).ok_or_else(|| broken(format!("column sku holds {sku:?}")))?,
+            name,
+            quantity: u32::try_from(quantity)
+                .ok()
+                .and_then(Quantity::new)
+                .ok_or_else(|| broken(format!("column quantity holds {quantity}")))?,
+            unit_price,
+        })
+    };
+    parts.map(line).collect()
+}

@@ -1,0 +1,217 @@
+//! Layer 2 in PostgreSQL. Only the server's clock judges: `clock_timestamp()`, not `now()`, because a statement that
+//! waited for another's commit must not judge by the time it began.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sqlx::postgres::PgRow;
+use sqlx::{Executor, PgConnection};
+use uuid::Uuid;
+
+use super::errors::{Stop, broken, column, stored};
+use super::pools::{Pools, Statement};
+use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
+use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result};
+
+/// How often a claim is tried: again after a deadlock, and for a record that was there when it was claimed and gone
+/// when it was read (swept or released by hand in between). Twice would do; it must only end.
+const CLAIM_ROUNDS: usize = 4;
+/// A hundred years: what any longer time-to-live is cut to, so that no sum with it overflows.
+const LONGEST_MILLIS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
+
+/// The columns of a record that stands.
+macro_rules! record {
+    () => {
+        "r.fingerprint, r.epoch, r.status,
+        greatest(0, ceil(extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000))::bigint AS lease_left,
+        r.response_status, r.response_content_type, r.response_location, r.response_body, r.order_id"
+    };
+}
+
+statements! {
+    /// All keys at once, in the order of the index, so that two overlapping batches cannot wait for each other.
+    /// `created_at` is kept on a take-over, and so tells it from a record that is new or begins anew.
+    CLAIM = "
+        INSERT INTO idempotency_records AS r
+            (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, expires_at)
+        SELECT account_id, operation, key, fingerprint, 'processing', 1,
+            clock_timestamp() + $5 * interval '1 ms', clock_timestamp() + interval '1 day'
+        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS new (account_id, operation, key, fingerprint)
+        ORDER BY account_id, operation COLLATE \"C\", key COLLATE \"C\"
+        ON CONFLICT (account_id, operation, key) DO UPDATE SET
+            fingerprint = excluded.fingerprint, status = 'processing', epoch = r.epoch + 1,
+            lease_expires_at = excluded.lease_expires_at, expires_at = excluded.expires_at,
+            created_at = CASE r.status WHEN 'done' THEN now() ELSE r.created_at END, completed_at = NULL,
+            response_status = NULL, response_content_type = NULL, response_location = NULL, response_body = NULL,
+            order_id = NULL
+        WHERE r.status = 'processing' AND r.lease_expires_at <= clock_timestamp()
+                AND r.fingerprint = excluded.fingerprint
+            OR r.status = 'done' AND r.expires_at <= clock_timestamp()
+        RETURNING r.account_id, r.operation, r.key, r.epoch, r.created_at <> now() AS taken_over";
+
+    LOST = concat!("
+        SELECT asked.n, r.*
+        FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (account_id, operation, key, n)
+        CROSS JOIN LATERAL (SELECT ", record!(), " FROM idempotency_records r
+            WHERE r.account_id = asked.account_id AND r.operation = asked.operation AND r.key = asked.key
+                AND (r.status = 'processing' OR r.expires_at > clock_timestamp())
+            LIMIT 1) r");
+
+    RECORD = concat!("SELECT ", record!(), " FROM idempotency_records r
+        WHERE r.account_id = $1 AND r.operation = $2 AND r.key = $3
+            AND (r.status = 'processing' OR r.expires_at > clock_timestamp())");
+
+    COMPLETE = "
+        UPDATE idempotency_records SET status = 'done', completed_at = clock_timestamp(),
+            expires_at = clock_timestamp() + $5 * interval '1 ms', response_status = $6, response_content_type = $7,
+            response_location = $8, response_body = $9, order_id = $10
+        WHERE account_id = $1 AND operation = $2 AND key = $3 AND epoch = $4 AND status = 'processing'";
+
+    RELEASE = "
+        UPDATE idempotency_records SET lease_expires_at = clock_timestamp()
+        WHERE account_id = $1 AND operation = $2 AND key = $3 AND epoch = $4 AND status = 'processing'
+            AND lease_expires_at > clock_timestamp()";
+
+    UNDER_WAY = "
+        SELECT key FROM idempotency_records
+        WHERE account_id = $1 AND operation = 'place_order' AND status = 'processing'
+            AND lease_expires_at > clock_timestamp()
+        ORDER BY created_at DESC LIMIT 1";
+}
+
+/// A time as the statements take it.
+pub(super) fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis().min(LONGEST_MILLIS)).unwrap_or(i64::MAX)
+}
+
+/// An HTTP status as its column takes it.
+pub(super) fn smallint(status: u16) -> i16 {
+    i16::try_from(status).unwrap_or(i16::MAX)
+}
+
+pub(super) async fn claim(pools: &Pools, requests: &[ClaimRequest], lease: Duration) -> Result<Vec<ClaimResult>> {
+    let mut results: Vec<Option<ClaimResult>> = vec![None; requests.len()];
+    let mut last = broken("a record is neither claimed nor there");
+    for _ in 0..CLAIM_ROUNDS {
+        let open: Vec<usize> = (0..requests.len()).filter(|n| results[*n].is_none()).collect();
+        if open.is_empty() {
+            break;
+        }
+        let asked: Vec<&ClaimRequest> = open.iter().map(|n| &requests[*n]).collect();
+        let mut connection = pools.for_claims().await?;
+        match claim_once(&mut connection, &asked, lease).await {
+            Ok(found) => open.into_iter().zip(found).for_each(|(n, result)| results[n] = result),
+            Err(Stop::MakesWay(error)) => last = error,
+            Err(Stop::Failed(error)) => return Err(error),
+        }
+    }
+    results.into_iter().collect::<Option<_>>().ok_or(last)
+}
+
+/// One round: those won, then what the others lost to; `None` for a record that vanished in between.
+async fn claim_once(
+    connection: &mut PgConnection,
+    asked: &[&ClaimRequest],
+    lease: Duration,
+) -> std::result::Result<Vec<Option<ClaimResult>>, Stop> {
+    let mut results = win(connection, asked, lease).await?;
+    let lost: Vec<usize> = (0..asked.len()).filter(|n| results[*n].is_none()).collect();
+    if lost.is_empty() {
+        return Ok(results);
+    }
+    let ids: Vec<&RecordId> = lost.iter().map(|n| &asked[*n].id).collect();
+    for row in connection.fetch_all(of_all(LOST, &ids)).await? {
+        let n: i64 = column(&row, "n")?; // counted from 1
+        let place = usize::try_from(n - 1).ok().and_then(|n| lost.get(n)).ok_or_else(|| broken("a stray row"))?;
+        results[*place] = Some(ClaimResult::Lost(standing(&row)?));
+    }
+    Ok(results)
+}
+
+async fn win(
+    connection: &mut PgConnection,
+    asked: &[&ClaimRequest],
+    lease: Duration,
+) -> std::result::Result<Vec<Option<ClaimResult>>, Stop> {
+    let ids: Vec<&RecordId> = asked.iter().map(|request| &request.id).collect();
+    let contents: Vec<String> = asked.iter().map(|request| request.fingerprint.as_str().to_owned()).collect();
+    let rows = connection.fetch_all(of_all(CLAIM, &ids).bind(contents).bind(millis(lease))).await?;
+    let mut won = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        let id: (Uuid, &str, &str) = (column(row, "account_id")?, column(row, "operation")?, column(row, "key")?);
+        won.insert(id, ClaimResult::Won { epoch: column(row, "epoch")?, taken_over: column(row, "taken_over")? });
+    }
+    Ok(ids.iter().map(|id| won.remove(&(id.account.0, id.operation, id.key.as_str()))).collect())
+}
+
+/// A statement whose first three parameters are the ids as arrays.
+fn of_all(sql: &'static str, ids: &[&RecordId]) -> Statement {
+    sqlx::query(sql)
+        .bind(ids.iter().map(|id| id.account.0).collect::<Vec<_>>())
+        .bind(ids.iter().map(|id| id.operation).collect::<Vec<_>>())
+        .bind(ids.iter().map(|id| id.key.as_str().to_owned()).collect::<Vec<_>>())
+}
+
+/// A statement whose first three parameters are the id.
+fn of_one(sql: &'static str, id: &RecordId) -> Statement {
+    sqlx::query(sql).bind(id.account.0).bind(id.operation).bind(id.key.as_str().to_owned())
+}
+
+fn standing(row: &PgRow) -> Result<Record> {
+    let state = match column(row, "status")? {
+        "processing" => RecordState::Processing { lease_left: lease_left(column(row, "lease_left")?) },
+        "done" => RecordState::Done(answer(row)?),
+        other => return Err(broken(format!("column status holds {other:?}"))),
+    };
+    let fingerprint = Fingerprint::stored(column(row, "fingerprint")?);
+    Ok(Record { fingerprint, epoch: column(row, "epoch")?, state })
+}
+
+fn lease_left(millis: i64) -> Duration {
+    Duration::from_millis(millis.unsigned_abs()) // the statement gives no negative ones
+}
+
+fn answer(row: &PgRow) -> Result<Answer> {
+    let status: i16 = column(row, "response_status")?;
+    let content_type: Option<&str> = column(row, "response_content_type")?;
+    let body: Vec<u8> = column(row, "response_body")?;
+    let order: Option<Uuid> = column(row, "order_id")?;
+    Ok(Answer {
+        status: u16::try_from(status).map_err(|_| broken(format!("column response_status holds {status}")))?,
+        content_type: Answer::known_content_type(content_type.unwrap_or_default()),
+        location: column(row, "response_location")?,
+        body: Bytes::from(body),
+        order: order.map(OrderId),
+    })
+}
+
+pub(super) async fn record(pools: &Pools, id: &RecordId) -> Result<Option<Record>> {
+    pools.query_one(|| of_one(RECORD, id)).await?.map(|row| standing(&row)).transpose()
+}
+
+pub(super) async fn complete(pools: &Pools, fence: &Fence, answer: &Answer, key_ttl: Duration) -> Result<bool> {
+    let statement = of_one(COMPLETE, &fence.id)
+        .bind(fence.epoch)
+        .bind(millis(key_ttl))
+        .bind(smallint(answer.status))
+        .bind(answer.content_type)
+        .bind(answer.location.clone())
+        .bind(answer.body.to_vec())
+        .bind(answer.order.map(|id| id.0));
+    Ok(pools.execute(statement).await?.rows_affected() == 1)
+}
+
+/// One by one: it is what follows a failure, never a walk that has to be fast, and so no two of them can wait for
+/// each other's rows.
+pub(super) async fn release(pools: &Pools, fences: &[Fence]) -> Result<()> {
+    for fence in fences {
+        pools.query(|| of_one(RELEASE, &fence.id).bind(fence.epoch)).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn key_under_way(pools: &Pools, account: AccountId) -> Result<Option<Key>> {
+    let row = pools.query_one(|| sqlx::query(UNDER_WAY).bind(account.0)).await?;
+    row.map(|row| stored(&row, "key", Key::parse)).transpose()
+}

@@ -1,0 +1,90 @@
+//! Accounts: who orders, what they have, what they were granted.
+
+use super::row::{get, time, uuid};
+use super::{Commit, Result, Sqlite, StoreError, Tx, fault};
+use crate::order::values::{AccountId, Cents, OrderId, Subject};
+use crate::store::Coupon;
+
+pub(super) async fn find(db: impl sqlx::SqliteExecutor<'_>, subject: &Subject) -> Result<Option<AccountId>> {
+    sqlx::query("SELECT id FROM accounts WHERE subject = $1")
+        .bind(subject.as_str())
+        .fetch_optional(db)
+        .await
+        .map_err(fault)?
+        .map(|row| uuid(&row, "id").map(AccountId))
+        .transpose()
+}
+
+/// Quick: an account that nothing durable has built on yet may be opened again.
+pub(super) async fn open(store: &Sqlite, subject: &Subject, opening: Cents) -> Result<AccountId> {
+    if let Some(id) = find(&store.readers, subject).await? {
+        return Ok(id);
+    }
+    let mut tx = store.begin(Commit::Quick).await?;
+    if let Some(id) = find(&mut *tx, subject).await? {
+        return Ok(id);
+    }
+    let id = AccountId::new();
+    sqlx::query("INSERT INTO accounts (id, subject, balance) VALUES ($1, $2, $3)")
+        .bind(id.0.hyphenated())
+        .bind(subject.as_str())
+        .bind(opening)
+        .execute(&mut *tx)
+        .await
+        .map_err(fault)?;
+    if opening != 0 {
+        sqlx::query("INSERT INTO account_entries (account_id, kind, amount) VALUES ($1, 'opening', $2)")
+            .bind(id.0.hyphenated())
+            .bind(opening)
+            .execute(&mut *tx)
+            .await
+            .map_err(fault)?;
+    }
+    tx.commit().await.map_err(fault)?;
+    Ok(id)
+}
+
+pub(super) async fn balance(store: &Sqlite, account: AccountId) -> Result<Cents> {
+    balance_of(&store.readers, account).await
+}
+
+/// An account is never deleted, so one that is missing is a bug.
+pub(super) async fn balance_of(db: impl sqlx::SqliteExecutor<'_>, account: AccountId) -> Result<Cents> {
+    sqlx::query_scalar("SELECT balance FROM accounts WHERE id = $1")
+        .bind(account.0.hyphenated())
+        .fetch_optional(db)
+        .await
+        .map_err(fault)?
+        .ok_or_else(|| StoreError::Broken(format!("there is no account {account}")))
+}
+
+pub(super) async fn write_balance(tx: &mut Tx, account: AccountId, balance: Cents) -> Result<()> {
+    sqlx::query("UPDATE accounts SET balance = $2 WHERE id = $1")
+        .bind(account.0.hyphenated())
+        .bind(balance)
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
+    Ok(())
+}
+
+pub(super) async fn coupons(store: &Sqlite, account: AccountId) -> Result<Vec<Coupon>> {
+    sqlx::query(
+        "SELECT code, campaign, order_id, granted_at FROM coupons
+         WHERE account_id = $1 ORDER BY granted_at DESC, code",
+    )
+    .bind(account.0.hyphenated())
+    .fetch_all(&store.readers)
+    .await
+    .map_err(fault)?
+    .iter()
+    .map(|row| {
+        Ok(Coupon {
+            code: get(row, "code")?,
+            campaign: get(row, "campaign")?,
+            order: OrderId(uuid(row, "order_id")?),
+            granted_at: time(row, "granted_at")?,
+        })
+    })
+    .collect()
+}

@@ -1,0 +1,85 @@
+//! The catalogue: what can be bought, and how much of it is left.
+
+use sqlx::sqlite::SqliteRow;
+
+use super::row::{get, parsed};
+use super::{Commit, Result, Sqlite, Tx, fault};
+use crate::order::Product;
+use crate::order::values::{Currency, Sku};
+
+pub(super) async fn all(store: &Sqlite) -> Result<Vec<Product>> {
+    sqlx::query("SELECT sku, name, unit_price, currency, stock FROM products ORDER BY sku")
+        .fetch_all(&store.readers)
+        .await
+        .map_err(fault)?
+        .iter()
+        .map(product)
+        .collect()
+}
+
+pub(super) async fn one(tx: &mut Tx, sku: &Sku) -> Result<Option<Product>> {
+    sqlx::query("SELECT sku, name, unit_price, currency, stock FROM products WHERE sku = $1")
+        .bind(sku.as_str())
+        .fetch_optional(&mut **tx)
+        .await
+        .map_err(fault)?
+        .map(|row| product(&row))
+        .transpose()
+}
+
+fn product(row: &SqliteRow) -> Result<Product> {
+    Ok(Product {
+        sku: parsed(row, "sku", Sku::parse)?,
+        name: get(row, "name")?,
+        unit_price: get(row, "unit_price")?,
+        currency: parsed(row, "currency", Currency::parse)?,
+        stock: get(row, "stock")?,
+    })
+}
+
+pub(super) async fn import(store: &Sqlite, rows: &[Product]) -> Result<()> {
+    let sql = "INSERT INTO products (sku, name, unit_price, currency, stock) VALUES ($1, $2, $3, $4, $5)
+               ON CONFLICT (sku) DO UPDATE SET name = excluded.name, unit_price = excluded.unit_price,
+                   currency = excluded.currency, stock = excluded.stock";
+    write_all(store, sql, rows).await
+}
+
+pub(super) async fn add_missing(store: &Sqlite, rows: &[Product]) -> Result<()> {
+    let sql = "INSERT INTO products (sku, name, unit_price, currency, stock) VALUES ($1, $2, $3, $4, $5)
+               ON CONFLICT (sku) DO NOTHING";
+    write_all(store, sql, rows).await
+}
+
+async fn write_all(store: &Sqlite, sql: &'static str, rows: &[Product]) -> Result<()> {
+    let mut tx = store.begin(Commit::Durable).await?;
+    for product in rows {
+        sqlx::query(sql)
+            .bind(product.sku.as_str())
+            .bind(&product.name)
+            .bind(product.unit_price)
+            .bind(product.currency.as_str())
+            .bind(product.stock)
+            .execute(&mut *tx)
+            .await
+            .map_err(fault)?;
+    }
+    tx.commit().await.map_err(fault)
+}
+
+pub(super) async fn set_stock(store: &Sqlite, sku: &Sku, stock: i64) -> Result<bool> {
+    let mut tx = store.begin(Commit::Durable).await?;
+    let known = write_stock(&mut tx, sku, stock).await?;
+    tx.commit().await.map_err(fault)?;
+    Ok(known)
+}
+
+/// `false`: there is no such product.
+pub(super) async fn write_stock(tx: &mut Tx, sku: &Sku, stock: i64) -> Result<bool> {
+    let written = sqlx::query("UPDATE products SET stock = $2 WHERE sku = $1")
+        .bind(sku.as_str())
+        .bind(stock)
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
+    Ok(written.rows_affected() == 1)
+}
