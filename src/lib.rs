@@ -11,4 +11,5 @@ pub mod order;
 pub mod payment;
 pub mod serve;
 pub mod store;
+pub mod web;
 pub mod worker;
