@@ -1,5 +1,6 @@
 //! Layer 1: one list of tests for every token store, then what only a server can do wrong (`faults`).
 
+mod cluster;
 mod faults;
 
 use std::time::Duration;

@@ -266,3 +266,56 @@ impl Circuit {
         self.open_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(circuit: &Circuit) {
+        circuit.open(&Redis::Memory, &silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_open_circuit_lets_one_caller_try_per_pause() {
+        let circuit = Circuit::default();
+        assert!(circuit.admits() && circuit.admits());
+        failed(&circuit);
+        assert!(!circuit.admits());
+        tokio::time::advance(PAUSE).await;
+        assert!(circuit.admits(), "the one that tries");
+        assert!(!circuit.admits(), "another meanwhile");
+        failed(&circuit);
+        assert!(!circuit.admits());
+        tokio::time::advance(PAUSE).await;
+        assert!(circuit.admits());
+        circuit.close(&Redis::Memory);
+        assert!(circuit.admits() && circuit.admits());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_vanished_while_trying_does_not_keep_the_circuit_open() {
+        let circuit = Circuit::default();
+        failed(&circuit);
+        tokio::time::advance(PAUSE).await;
+        assert!(circuit.admits());
+        tokio::time::advance(PAUSE).await;
+        assert!(circuit.admits());
+    }
+
+    #[test]
+    fn the_eviction_policy_is_found_in_one_node_or_many() {
+        let one = Value::BulkString(b"maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\nx:y\r\n".to_vec());
+        assert_eq!(find_policy(&one).as_deref(), Some("allkeys-lru"));
+        let many = Value::Map(vec![(Value::SimpleString("127.0.0.1:1".into()), one)]);
+        assert_eq!(find_policy(&many).as_deref(), Some("allkeys-lru"));
+        assert_eq!(find_policy(&Value::Nil), None);
+        assert_eq!(find_policy(&Value::Int(1)), None);
+    }
+
+    #[test]
+    fn a_full_redis_6_is_told_from_other_errors_though_it_wraps_the_code() {
+        let wrapped = "running script (call to f_1): @user_script:1: -OOM command not allowed".to_owned();
+        assert!(is_full(&(ErrorKind::Extension, "ERR", wrapped).into()));
+        assert!(!is_full(&silent()));
+    }
+}

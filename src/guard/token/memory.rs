@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Backend, Digest, LIVE_PER_SUBJECT, Life, Place, Slip, Spend};
+use super::{Backend, Digest, LIVE_PER_SUBJECT, Life, Place, Rarely, Slip, Spend};
 
 /// Live tokens of all subjects together: about 70 MB when full.
 const MAX_LIVE: usize = 200_000;
@@ -34,7 +34,7 @@ struct State {
     /// A subject's tokens, oldest first; none is empty.
     by_subject: HashMap<Digest, VecDeque<Digest>>,
     marks: Expiring<Mark>,
-    full: bool,
+    full: Rarely,
 }
 
 struct Mark {
@@ -82,16 +82,10 @@ impl State {
         if let Some(oldest) = own.filter(|own| own.len() >= LIVE_PER_SUBJECT).and_then(|own| own.front().copied()) {
             self.forget(&oldest, now);
         }
-        let full = self.live.len() >= MAX_LIVE;
-        if full != self.full {
-            self.full = full;
-            if full {
+        if self.live.len() >= MAX_LIVE {
+            if self.full.now() {
                 tracing::warn!(tokens = MAX_LIVE, "token store is full: new forms get tokens that will be unknown");
-            } else {
-                tracing::info!("token store takes new tokens again");
             }
-        }
-        if full {
             return;
         }
         self.live.put(slip.token, slip.place.subject, now + life.token);
@@ -197,5 +191,78 @@ impl<V> Expiring<V> {
             return None;
         }
         self.take_oldest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Life = Life { token: Duration::from_secs(60), mark: Duration::from_secs(600) };
+
+    fn numbered(n: usize) -> Digest {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&n.to_be_bytes());
+        digest
+    }
+
+    /// Token `n` of a subject, for a key of its own.
+    fn slip(subject: usize, n: usize) -> Slip {
+        Slip { place: Place { subject: numbered(subject), intent: numbered(n) }, token: numbered(n) }
+    }
+
+    fn spend(state: &mut State, n: usize, now: Instant) -> Spend {
+        state.spend(&slip(n, n), Uuid::new_v4(), now, LIFE)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_store_refuses_newcomers_and_keeps_who_is_in() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for n in 0..=MAX_LIVE {
+            state.issue(&slip(n, n), now, LIFE);
+        }
+        assert_eq!(state.live.len(), MAX_LIVE);
+        assert_eq!(spend(&mut state, MAX_LIVE, now), Spend::Unknown);
+        assert_eq!(spend(&mut state, 0, now), Spend::Accepted);
+        state.issue(&slip(MAX_LIVE, MAX_LIVE), now, LIFE);
+        assert_eq!(spend(&mut state, MAX_LIVE, now), Spend::Accepted, "a spent one made room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_expired_makes_room() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for n in 0..MAX_LIVE {
+            state.issue(&slip(n, n), now, LIFE);
+        }
+        let later = now + LIFE.token;
+        state.issue(&slip(MAX_LIVE, MAX_LIVE), later, LIFE);
+        assert_eq!(spend(&mut state, MAX_LIVE, later), Spend::Accepted);
+        while state.live.len() > 0 {
+            state.purge(later);
+        }
+        assert!(state.by_subject.is_empty() && state.live.order.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn marks_are_bounded_and_the_oldest_go() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for n in 0..=MAX_MARKS {
+            state.issue(&slip(n, n), now, LIFE);
+            assert_eq!(spend(&mut state, n, now), Spend::Accepted);
+        }
+        assert_eq!(state.marks.len(), MAX_MARKS);
+        assert_eq!(spend(&mut state, 0, now), Spend::Unknown);
+        assert_eq!(spend(&mut state, 1, now), Spend::Spent { ago: Duration::ZERO });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_outlives_the_token_and_goes_in_the_end() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.issue(&slip(1, 1), now, LIFE);
+        spend(&mut state, 1, now);
+        let almost = LIFE.mark.checked_sub(Duration::from_millis(1)).unwrap();
+        assert_eq!(spend(&mut state, 1, now + almost), Spend::Spent { ago: almost });
+        assert_eq!(spend(&mut state, 1, now + LIFE.mark), Spend::Unknown);
+        assert!(state.marks.len() == 0 && state.marks.order.is_empty());
     }
 }

@@ -16,13 +16,14 @@ mod link;
 mod memory;
 mod redis;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Redis;
@@ -142,6 +143,24 @@ trait Backend: Send + Sync {
 struct Life {
     token: Duration,
     mark: Duration,
+}
+
+/// Says when it is time to log again what may be true for a thousand requests in a row.
+#[derive(Default)]
+struct Rarely(Mutex<Option<Instant>>);
+
+impl Rarely {
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    fn now(&self) -> bool {
+        let now = Instant::now();
+        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = next.is_none_or(|next| next <= now);
+        if due {
+            *next = Some(now + Self::PAUSE);
+        }
+        due
+    }
 }
 
 type Digest = [u8; 32];

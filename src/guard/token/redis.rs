@@ -11,7 +11,6 @@
 //! A full Redis (`noeviction`) refuses commands that need memory, but not to a script that has called another writing command
 //! before. So `SPEND` first removes: it works on a full Redis. `ISSUE` first adds: it is refused.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::redis::Script;
@@ -21,7 +20,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::link::{Failure, Link};
-use super::{Backend, Digest, LIVE_PER_SUBJECT, Life, Place, Slip, Spend};
+use super::{Backend, Digest, LIVE_PER_SUBJECT, Life, Place, Rarely, Slip, Spend};
 use crate::config::Redis;
 
 /// Stores a token. KEYS: live. ARGV: token, its life in ms, tokens per subject.
@@ -80,7 +79,7 @@ const SPENT: i64 = 2;
 pub(super) struct RedisStore {
     link: Link,
     life: Life,
-    full: AtomicBool,
+    full: Rarely,
     issue: Script,
     spend: Script,
     spent_ago: Script,
@@ -93,7 +92,7 @@ impl RedisStore {
         let store = Self {
             link: Link::new(target),
             life,
-            full: AtomicBool::new(false),
+            full: Rarely::default(),
             issue: Script::new(ISSUE),
             spend: Script::new(SPEND),
             spent_ago: Script::new(SPENT_AGO),
@@ -105,20 +104,12 @@ impl RedisStore {
         store
     }
 
-    /// Logs a store that turned full, or took a token again, once each.
-    fn note_room(&self, outcome: &Result<(i64, i64), Failure>) {
-        let full = match outcome {
-            Ok(_) => false,
-            Err(Failure::Full) => true,
-            Err(Failure::Silent) => return,
-        };
-        if self.full.swap(full, Ordering::Relaxed) != full {
-            if full {
-                tracing::warn!("Redis is full: new forms get tokens that will be unknown; tokens out there still work");
-            } else {
-                tracing::info!("Redis takes new tokens again");
-            }
+    /// A silent Redis is logged by the link.
+    fn note_room(&self, outcome: Result<(i64, i64), Failure>) -> bool {
+        if outcome == Err(Failure::Full) && self.full.now() {
+            tracing::warn!("Redis is full: new forms get tokens that will be unknown; tokens out there still work");
         }
+        outcome.is_ok()
     }
 }
 
@@ -128,8 +119,7 @@ impl Backend for RedisStore {
         let token = text(&slip.token);
         let mut call = self.issue.key(live(&slip.place));
         call.arg(&token).arg(milliseconds(self.life.token)).arg(LIVE_PER_SUBJECT);
-        let outcome = self.link.ask(&call, &token).await;
-        self.note_room(&outcome);
+        self.note_room(self.link.ask(&call, &token).await);
     }
 
     async fn spend(&self, slip: &Slip, request: Uuid) -> Spend {
@@ -158,9 +148,7 @@ impl Backend for RedisStore {
         let once = Uuid::new_v4().hyphenated().to_string();
         let mut call = self.probe.key(PROBE_NAME);
         call.arg(&once);
-        let outcome = self.link.ask(&call, &once).await;
-        self.note_room(&outcome);
-        outcome.is_ok()
+        self.note_room(self.link.ask(&call, &once).await)
     }
 }
 

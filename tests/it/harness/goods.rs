@@ -28,9 +28,9 @@ pub fn render(decision: &Decision, standing: Option<&Order>) -> Answer {
     let (status, order, body) = match decision {
         Decision::Placed(order) => (201, Some(order.id), format!("placed {} for {}", order.id, order.total)),
         Decision::Refused(refusal) => (409, None, format!("refused: {refusal:?}")),
-        Decision::Stands { order, .. } => {
+        Decision::Stands { order, same } => {
             let standing = standing.expect("a standing order is loaded");
-            (201, Some(*order), format!("stands {} for {}", standing.id, standing.total))
+            (if *same { 201 } else { 422 }, Some(*order), format!("stands {} for {}", standing.id, standing.total))
         }
         Decision::Invalid(errors) => (422, None, format!("invalid: {errors:?}")),
     };

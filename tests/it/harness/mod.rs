@@ -3,6 +3,7 @@
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
 pub mod goods;
+pub mod log;
 pub mod proxy;
 pub mod redis;
 pub mod service;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use oncegate::store::Store;
 use oncegate::store::postgres::{PgTuning, Postgres};
-use oncegate::store::sqlite::{Options, Sqlite};
+use oncegate::store::sqlite;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
 use uuid::Uuid;
 
@@ -67,20 +68,16 @@ impl Drop for Database {
             runtime.block_on(admin(&server, statement));
         });
         if dropped.join().is_err() {
-            eprintln!("{name} was left behind");
+            println!("{name} was left behind");
         }
     }
-}
-
-/// Whether the tests run on PostgreSQL.
-pub fn on_postgres() -> bool {
-    std::env::var_os("TEST_DATABASE_URL").is_some()
 }
 
 /// A store on this database, as the service opens it; call it again for what would be a second process.
 pub async fn open(url: &str) -> Arc<dyn Store> {
     if let Some(path) = url.strip_prefix("sqlite://") {
-        return Arc::new(Sqlite::connect(path.as_ref(), Options::default()).await.unwrap());
+        let options = sqlite::Options { busy_timeout: STATEMENT_TIMEOUT, ..sqlite::Options::default() };
+        return Arc::new(sqlite::Sqlite::connect(path.as_ref(), options).await.unwrap());
     }
     let tuning = PgTuning { statement_timeout: STATEMENT_TIMEOUT, connect_within: STATEMENT_TIMEOUT };
     Arc::new(Postgres::connect(url, tuning).await.unwrap())
@@ -103,6 +100,12 @@ impl TestStore {
         store.migrate().await.unwrap();
         let sql = Sql::open(database.url()).await;
         Self { store, sql, database }
+    }
+
+    /// For what only PostgreSQL can show; `None` in the run on the embedded pair.
+    pub async fn on_postgres() -> Option<Self> {
+        std::env::var_os("TEST_DATABASE_URL")?;
+        Some(Self::new().await)
     }
 
     /// What would be a second process on the same database.
@@ -142,6 +145,14 @@ impl Sql {
             Self::Sqlite(SqlitePool::connect(url).await.unwrap())
         } else {
             Self::Postgres(PgPool::connect(url).await.unwrap())
+        }
+    }
+
+    /// The connections, for a test that only PostgreSQL runs.
+    pub fn postgres(&self) -> &PgPool {
+        match self {
+            Self::Postgres(pool) => pool,
+            Self::Sqlite(_) => panic!("not on PostgreSQL"),
         }
     }
 

@@ -49,15 +49,16 @@ pub async fn connect(url: &str) -> MultiplexedConnection {
 pub struct Server {
     child: Child,
     dir: TempDir,
-    options: Vec<&'static str>,
+    options: Vec<String>,
 }
 
 impl Server {
     /// Starts and waits until it answers.
-    pub async fn start(options: &[&'static str]) -> Self {
+    pub async fn start(options: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
-        let child = Self::launch(&dir, options);
-        let server = Self { child, dir, options: options.to_vec() };
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let child = Self::launch(&dir, &options);
+        let server = Self { child, dir, options };
         server.ready().await;
         server
     }
@@ -78,7 +79,7 @@ impl Server {
         self.ready().await;
     }
 
-    fn launch(dir: &TempDir, options: &[&str]) -> Child {
+    fn launch(dir: &TempDir, options: &[String]) -> Child {
         Command::new("redis-server")
             .args(["--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no", "--dir"])
             .arg(dir.path())

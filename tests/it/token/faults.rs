@@ -8,11 +8,12 @@ use redis::AsyncCommands;
 use uuid::Uuid;
 
 use super::{TTL, binding, of, spend, visitor};
+use crate::harness::log::Log;
 use crate::harness::proxy::{Fault, Proxy};
 use crate::harness::redis::{self as server, Server, eventually};
 
 /// The room's own limit of 600 ms, and a busy machine.
-const BOUND: Duration = Duration::from_millis(1000);
+pub(super) const BOUND: Duration = Duration::from_millis(1000);
 
 struct Behind {
     proxy: Proxy,
@@ -191,6 +192,7 @@ async fn an_unreachable_redis_is_no_error_and_comes_back() {
     if server::shared().is_none() {
         return;
     }
+    let log = Log::start();
     let mut own = Server::start(&[]).await;
     own.kill().await;
     let begun = Instant::now();
@@ -200,9 +202,11 @@ async fn an_unreachable_redis_is_no_error_and_comes_back() {
     assert_eq!(spend(&tokens, &lost, &binding).await, Spend::Bypassed);
     assert!(!tokens.healthy().await);
     assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert_eq!(log.count("WARN"), 1, "once, however many ask: {}", log.text());
 
     own.restart().await;
     eventually("Redis is back", async || tokens.healthy().await).await;
+    assert_eq!((log.count("WARN"), log.count("answers again")), (1, 1), "{}", log.text());
     assert_eq!(spend(&tokens, &lost, &binding).await, Spend::Unknown, "it never was stored");
     let token = tokens.issue(&binding).await;
     assert_eq!(spend(&tokens, &token, &binding).await, Spend::Accepted);
@@ -240,6 +244,7 @@ async fn a_full_redis_takes_no_new_token_but_spends_the_old_ones() {
     let limit = async |direct: &mut redis::aio::MultiplexedConnection, bytes: &str| {
         redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec_async(direct).await.unwrap();
     };
+    let log = Log::start();
     limit(&mut direct, "1").await;
 
     let refused = tokens.issue(&during).await;
@@ -247,6 +252,8 @@ async fn a_full_redis_takes_no_new_token_but_spends_the_old_ones() {
     assert_eq!(spend(&tokens, &refused, &during).await, Spend::Unknown);
     assert_eq!(spend(&tokens, &live, &before).await, Spend::Accepted);
     assert!(matches!(spend(&tokens, &live, &before).await, Spend::Spent { .. }));
+
+    assert_eq!(log.count("WARN"), 1, "{}", log.text());
 
     limit(&mut direct, "0").await;
     assert!(tokens.healthy().await);
@@ -263,5 +270,27 @@ async fn a_setting_that_leads_nowhere_is_bypassed() {
         let cluster = oncegate::config::Redis::Cluster(vec![RedactedUrl::new(url.to_owned())]);
         let tokens = Tokens::connect(&cluster, TTL).await;
         assert_eq!(spend(&tokens, "any", &binding()).await, Spend::Bypassed, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn tls_to_a_server_without_it_is_bypassed() {
+    let Some(url) = server::shared() else { return };
+    let tokens = Tokens::connect(&server::single(&url.replace("redis://", "rediss://")), TTL).await;
+    assert_eq!(spend(&tokens, "any", &binding()).await, Spend::Bypassed);
+}
+
+#[tokio::test]
+async fn a_redis_that_may_evict_tokens_is_warned_of_at_start() {
+    if server::shared().is_none() {
+        return;
+    }
+    for (policy, warnings) in [("allkeys-lru", 1), ("volatile-ttl", 1), ("noeviction", 0)] {
+        let mut own = Server::start(&["--maxmemory-policy", policy]).await;
+        let log = Log::start();
+        Tokens::connect(&server::single(&own.url()), TTL).await;
+        assert_eq!(log.count("WARN"), warnings, "{policy}: {}", log.text());
+        assert_eq!(log.count(policy), warnings, "{}", log.text());
+        own.kill().await;
     }
 }

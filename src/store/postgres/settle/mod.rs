@@ -99,14 +99,18 @@ async fn outcomes<'a>(
 ) -> std::result::Result<Vec<Outcome<'a>>, Stop> {
     let standing: HashMap<OrderId, Order> = load::standing_orders(transaction, placings, &decisions).await?;
     let outcome = |(placing, decision): (&&'a Placing, Decision)| {
-        let standing = match &decision {
-            Decision::Stands { order, .. } => standing.get(order).cloned(),
-            _ => None,
+        let (standing, said) = match &decision {
+            // The record will speak of the order, so whoever repeats the original request must be given the order,
+            // not the refusal of this other content.
+            Decision::Stands { order, .. } => {
+                (standing.get(order).cloned(), Decision::Stands { order: *order, same: true })
+            }
+            other => (None, other.clone()),
         };
         let young = |order: &Order| now - order.created_at < rules.key_ttl;
         Outcome {
             placing,
-            answer: (rules.render)(&decision, standing.as_ref()),
+            answer: (rules.render)(&said, standing.as_ref()),
             leaked: placing.epoch == NEW_RECORD && standing.as_ref().is_some_and(young),
             standing,
             decision,
