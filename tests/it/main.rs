@@ -8,3 +8,4 @@ mod cli;
 mod harness;
 mod store;
 mod token;
+mod web;
