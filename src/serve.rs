@@ -22,6 +22,7 @@ use crate::api::auth::KeyError;
 use crate::api::{self, health};
 use crate::app::App;
 use crate::config::{Config, name};
+use crate::web;
 
 /// How long a stop waits for work that outlives its caller, after the connections: both together stay below the 30 s
 /// after which an operator's patience, or the supervisor's, ends.
@@ -87,6 +88,7 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) -> Res
 
 /// Both faces. What the pages do not know either is answered by their fallback; the API leaves nothing under `/api` to it.
 fn main_router(app: &App) -> Result<Router, KeyError> {
-    let pages = health::router(app.clone()).layer(CompressionLayer::new());
-    Ok(layers::around(api::router(app.clone())?.merge(pages)))
+    let pages = web::router(app.clone()).layer(CompressionLayer::new());
+    let routes = pages.merge(api::router(app.clone())?).merge(health::router(app.clone()));
+    Ok(layers::around(routes))
 }

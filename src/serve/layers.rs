@@ -115,3 +115,96 @@ impl HttpBody for Timed {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::http::header::CONTENT_LENGTH;
+    use axum::routing::{get, post};
+    use tokio_util::io::ReaderStream;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    fn routes() -> Router {
+        let routes = Router::new()
+            .route(
+                "/id",
+                get(async |request: Request| request.headers()[REQUEST_ID].clone().to_str().unwrap().to_owned()),
+            )
+            .route("/cached", get(async || ([(CACHE_CONTROL, "max-age=60")], "kept")))
+            .route("/bug", get(async || -> StatusCode { panic!("a bug with hunter2 in it") }))
+            .route("/length", post(async |body: Bytes| body.len().to_string()));
+        around(routes)
+    }
+
+    async fn ask(request: Request) -> Response {
+        routes().oneshot(request).await.unwrap()
+    }
+
+    fn get_with_id(id: &[u8]) -> Request {
+        let mut request = Request::get("/id").body(Body::empty()).unwrap();
+        request.headers_mut().append(REQUEST_ID, HeaderValue::from_bytes(id).unwrap());
+        request
+    }
+
+    async fn text(response: Response) -> String {
+        String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_id_that_came_along_is_kept_when_it_is_harmless() {
+        let response = ask(get_with_id(b"abc-123_4.5")).await;
+        assert_eq!(response.headers()[REQUEST_ID], "abc-123_4.5");
+        assert_eq!(text(response).await, "abc-123_4.5");
+    }
+
+    #[tokio::test]
+    async fn any_other_request_id_is_replaced() {
+        let long = [b'a'; LONGEST_ID + 1];
+        for id in [&b""[..], b"a b", b"<script>", b"\xff", &long] {
+            let response = ask(get_with_id(id)).await;
+            let made = response.headers()[REQUEST_ID].to_str().unwrap().to_owned();
+            assert!(Uuid::try_parse(&made).is_ok(), "{made}");
+            assert_eq!(text(response).await, made);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_by_a_cache_unless_its_handler_says_so() {
+        for (path, control) in [("/id", "no-store"), ("/nowhere", "no-store"), ("/cached", "max-age=60")] {
+            let response = ask(Request::get(path).body(Body::empty()).unwrap()).await;
+            assert_eq!(response.headers()[CACHE_CONTROL], control, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bug_is_a_500_that_tells_nothing() {
+        let response = ask(Request::get("/bug").body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), 500);
+        assert!(!text(response).await.contains("hunter2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_for_too_long_fails_without_408() {
+        let (mut client, server) = tokio::io::duplex(1);
+        let drip = tokio::spawn(async move {
+            while tokio::io::AsyncWriteExt::write_all(&mut client, b"x").await.is_ok() {
+                sleep(BODY_WITHIN / 20).await;
+            }
+        });
+        let begun = tokio::time::Instant::now();
+        let response = ask(Request::post("/length").body(Body::from_stream(ReaderStream::new(server))).unwrap()).await;
+        assert_eq!(response.status(), 400);
+        assert_eq!(begun.elapsed().as_secs(), BODY_WITHIN.as_secs());
+        drip.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
+        for (size, status) in [(LARGEST_BODY, 200), (LARGEST_BODY + 1, 413)] {
+            let request = Request::post("/length").header(CONTENT_LENGTH, size).body(Body::from(vec![b'x'; size]));
+            assert_eq!(ask(request.unwrap()).await.status(), status);
+        }
+    }
+}

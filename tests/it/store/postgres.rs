@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::harness::goods::{account, asked, claim_request, claimed, place_one, placed, product, rules};
-use crate::harness::proxy::Proxy;
+use crate::harness::proxy::{Fault, Proxy};
 use crate::harness::{Sql, TestStore};
 
 const TUNING: PgTuning = PgTuning { statement_timeout: Duration::from_secs(3), connect_within: Duration::from_secs(2) };
@@ -24,11 +24,11 @@ async fn shop() -> Option<TestStore> {
 }
 
 /// A store whose connections can be cut.
-async fn behind_proxy(t: &TestStore) -> (std::sync::Arc<Proxy>, std::sync::Arc<dyn Store>) {
+async fn behind_proxy(t: &TestStore) -> (Proxy, std::sync::Arc<dyn Store>) {
     let mut url: reqwest::Url = t.database.url().parse().unwrap();
-    let upstream = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(5432));
-    let proxy = Proxy::before(&upstream).await;
-    url.set_port(Some(proxy.address.port())).unwrap();
+    let upstream = url.socket_addrs(|| Some(5432)).unwrap()[0];
+    let proxy = Proxy::start(upstream).await;
+    url.set_port(Some(proxy.addr().port())).unwrap();
     (proxy, std::sync::Arc::new(Postgres::connect(url.as_str(), TUNING).await.unwrap()))
 }
 
@@ -98,14 +98,14 @@ async fn a_server_that_went_away_is_unreachable_and_works_again_once_it_is_back(
     let buyer = account(&store, 100).await;
     place_one(&store, asked(buyer, "before", &[("A", 1)])).await;
 
-    proxy.cut().await;
+    proxy.set(Fault::Refuse);
     for error in [store.ping().await.unwrap_err(), store.balance(buyer).await.unwrap_err()] {
         assert!(matches!(error, StoreError::Unreachable(_)), "{error}");
     }
     let claim = store.claim(&[claim_request(&asked(buyer, "k", &[("A", 1)]))], Duration::from_secs(1)).await;
     assert!(matches!(claim, Err(StoreError::Unreachable(_))), "{claim:?}");
 
-    proxy.heal().await;
+    proxy.set(Fault::None);
     let (decision, _) = place_one(&store, asked(buyer, "k", &[("A", 1)])).await;
     assert_eq!(store.orders(buyer, None, 10).await.unwrap().first(), Some(placed(&decision)));
 }
