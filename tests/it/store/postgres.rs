@@ -2,6 +2,7 @@
 
 mod plans;
 
+use std::net::ToSocketAddrs as _;
 use std::time::{Duration, Instant};
 
 use oncegate::order::decide::Decision;
@@ -26,7 +27,7 @@ async fn shop() -> Option<TestStore> {
 /// A store whose connections can be cut.
 async fn behind_proxy(t: &TestStore) -> (Proxy, std::sync::Arc<dyn Store>) {
     let mut url: reqwest::Url = t.database.url().parse().unwrap();
-    let upstream = url.socket_addrs(|| Some(5432)).unwrap()[0];
+    let upstream = (url.host_str().unwrap(), url.port().unwrap_or(5432)).to_socket_addrs().unwrap().next().unwrap();
     let proxy = Proxy::start(upstream).await;
     url.set_port(Some(proxy.addr().port())).unwrap();
     (proxy, std::sync::Arc::new(Postgres::connect(url.as_str(), TUNING).await.unwrap()))
