@@ -66,6 +66,7 @@ impl Listeners {
 /// When the key for bearer tokens cannot be used.
 pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) -> Result<(), KeyError> {
     let Listeners { main, ops } = listeners;
+    metrics::start();
     let routers = (main_router(&app)?, ops::router(&app));
     let numbers = tokio::spawn(ops::upkeep());
     for (word, listener) in [("listening", &main), ("ops", &ops)] {

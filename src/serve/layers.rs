@@ -1,4 +1,6 @@
 //! What every request passes, whichever face it is for.
+//!
+//! Deliberately absent: a limit on a body's size. Each face refuses in its own format.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
@@ -24,8 +26,6 @@ use super::metrics;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest request id of a client that is kept.
 const LONGEST_ID: usize = 64;
-/// The largest body, in bytes.
-const LARGEST_BODY: usize = 64 * 1024;
 /// How long a body may take, all of it.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -34,7 +34,6 @@ pub(super) fn around(routes: Router) -> Router {
     let no_store = SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // The last is the outermost.
     routes
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(from_fn(limit_time_of_body))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(no_store)
@@ -119,7 +118,6 @@ impl HttpBody for Timed {
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
-    use axum::http::header::CONTENT_LENGTH;
     use axum::routing::{get, post};
     use tokio_util::io::ReaderStream;
     use tower::ServiceExt;
@@ -198,13 +196,5 @@ mod tests {
         assert_eq!(response.status(), 400);
         assert_eq!(begun.elapsed().as_secs(), BODY_WITHIN.as_secs());
         drip.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
-        for (size, status) in [(LARGEST_BODY, 200), (LARGEST_BODY + 1, 413)] {
-            let request = Request::post("/length").header(CONTENT_LENGTH, size).body(Body::from(vec![b'x'; size]));
-            assert_eq!(ask(request.unwrap()).await.status(), status);
-        }
     }
 }
