@@ -18,12 +18,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 
-use crate::api::auth::KeyError;
 use crate::api::{self, health};
 use crate::app::App;
 use crate::config::{Config, name};
 use crate::web;
 
+/// The most connections of buyers and clients at once; further ones wait in the kernel's queue. With the operators', the
+/// database's and the token store's they stay below the 1,024 file descriptors that many systems give a process.
+const CONNECTIONS: usize = 900;
+/// The most connections of operators.
+const OPS_CONNECTIONS: usize = 50;
 /// How long a stop waits for work that outlives its caller, after the connections: both together stay below the 30 s
 /// after which an operator's patience, or the supervisor's, ends.
 const WORK_WITHIN: Duration = Duration::from_secs(15);
@@ -61,20 +65,20 @@ impl Listeners {
 }
 
 /// Serves until `stop`; then finishes what was begun, as far as the time allows, and closes the store.
-///
-/// # Errors
-/// When the key for bearer tokens cannot be used.
-pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) -> Result<(), KeyError> {
+pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     let Listeners { main, ops } = listeners;
     metrics::start();
-    let routers = (main_router(&app)?, ops::router(&app));
+    let routers = (main_router(&app), ops::router(&app));
     let numbers = tokio::spawn(ops::upkeep());
     for (word, listener) in [("listening", &main), ("ops", &ops)] {
         if let Ok(address) = listener.local_addr() {
             tracing::info!("{word} on http://{address}");
         }
     }
-    tokio::join!(accept::serve(main, routers.0, &stop), accept::serve(ops, routers.1, &stop));
+    tokio::join!(
+        accept::serve(main, routers.0, CONNECTIONS, &stop),
+        accept::serve(ops, routers.1, OPS_CONNECTIONS, &stop)
+    );
     app.tasks.close();
     if timeout(WORK_WITHIN, app.tasks.wait()).await.is_err() {
         tracing::warn!("{} pieces of work are cut off; their leases let a retry finish them", app.tasks.len());
@@ -84,12 +88,10 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) -> Res
     }
     numbers.abort();
     tracing::info!("stopped");
-    Ok(())
 }
 
 /// Both faces. What the pages do not know either is answered by their fallback; the API leaves nothing under `/api` to it.
-fn main_router(app: &App) -> Result<Router, KeyError> {
-    let pages = web::router(app.clone()).layer(CompressionLayer::new());
-    let routes = pages.merge(api::router(app.clone())?).merge(health::router(app.clone()));
-    Ok(layers::around(routes))
+fn main_router(app: &App) -> Router {
+    let pages = health::router(app.clone()).merge(api::problem_pages()).merge(web::router(app.clone()));
+    layers::around(api::router(app.clone()).merge(pages.layer(CompressionLayer::new())))
 }
