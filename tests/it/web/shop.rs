@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tower::ServiceExt;
 use uuid::Uuid;
 
-use crate::harness::TestStore;
+use crate::harness::{self, TestStore};
 use crate::harness::goods::{PLACE, key, product, record_id};
 
 /// What a test wants different.
@@ -52,7 +52,7 @@ impl Shop {
         let secret = Some("a secret of the tests, long enough to be one".into());
         let settings = Settings {
             database_url: Some(kept.database.url().into()),
-            redis_url: std::env::var_os("TEST_REDIS_URL"),
+            redis_url: harness::redis::shared().map(Into::into),
             cookie_secret: secret.clone(),
             jwt_secret: secret,
             opening_balance: Some("100000".into()),
