@@ -18,10 +18,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 
-use crate::api::auth::KeyError;
 use crate::api::{self, health};
 use crate::app::App;
 use crate::config::{Config, name};
+use crate::web;
 
 /// How long a stop waits for work that outlives its caller, after the connections: both together stay below the 30 s
 /// after which an operator's patience, or the supervisor's, ends.
@@ -60,12 +60,9 @@ impl Listeners {
 }
 
 /// Serves until `stop`; then finishes what was begun, as far as the time allows, and closes the store.
-///
-/// # Errors
-/// When the key for bearer tokens cannot be used.
-pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) -> Result<(), KeyError> {
+pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     let Listeners { main, ops } = listeners;
-    let routers = (main_router(&app)?, ops::router(&app));
+    let routers = (main_router(&app), ops::router(&app));
     let numbers = tokio::spawn(ops::upkeep());
     for (word, listener) in [("listening", &main), ("ops", &ops)] {
         if let Ok(address) = listener.local_addr() {
@@ -82,11 +79,10 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) -> Res
     }
     numbers.abort();
     tracing::info!("stopped");
-    Ok(())
 }
 
 /// Both faces. What the pages do not know either is answered by their fallback; the API leaves nothing under `/api` to it.
-fn main_router(app: &App) -> Result<Router, KeyError> {
-    let pages = health::router(app.clone()).layer(CompressionLayer::new());
-    Ok(layers::around(api::router(app.clone())?.merge(pages)))
+fn main_router(app: &App) -> Router {
+    let pages = health::router(app.clone()).merge(api::problem_pages()).merge(web::router(app.clone()));
+    layers::around(api::router(app.clone()).merge(pages.layer(CompressionLayer::new())))
 }

@@ -12,7 +12,7 @@ use axum::response::Response;
 use super::failure::{Failure, FieldProblem, PROBLEM_JSON};
 use super::problem::Problem;
 use super::view::{OrderBody, location};
-use crate::checkout::place::Reply;
+use crate::app::Reply;
 use crate::order::Order;
 use crate::order::decide::{Decision, Refusal};
 use crate::order::values::{OrderId, Sku};

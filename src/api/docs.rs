@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::extract::Path;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
 use utoipa_swagger_ui::{Config, serve};
 
@@ -62,7 +62,8 @@ pub async fn file(Path(name): Path<String>) -> Result<Response, Failure> {
     let config = Config::new(["/api/openapi.json"]).validator_url("none");
     let file = serve(&name, Arc::new(config)).map_err(|e| Failure::internal(&e.to_string()))?;
     let file = file.ok_or_else(Failure::not_found)?;
-    let mut response = ([(CONTENT_TYPE, file.content_type)], file.bytes.into_owned()).into_response();
+    let headers = [(CONTENT_TYPE, file.content_type.as_str()), (CACHE_CONTROL, "max-age=3600")];
+    let mut response = (headers, file.bytes.into_owned()).into_response();
     if file.gzpipped {
         response.headers_mut().insert(CONTENT_ENCODING, axum::http::HeaderValue::from_static("gzip"));
     }

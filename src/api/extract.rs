@@ -6,7 +6,6 @@
 //! something else than what we would read into it (a patch, linked data).
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -26,8 +25,6 @@ pub const MAX_BODY: usize = 64 * 1024;
 /// How much of a body that is too large is read and thrown away, in bytes: answering and closing in the middle of it
 /// resets the connection, and the client may never see why.
 const MAX_DISCARDED: u64 = 1024 * 1024;
-/// How long a body may take to arrive.
-const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// A request that changes something, as far as it could be read without knowing what it means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,21 +101,15 @@ fn is_json(line: &str) -> bool {
         })
 }
 
-async fn whole_body(body: Body) -> Result<Bytes, Failure> {
+async fn whole_body(mut body: Body) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > MAX_DISCARDED {
         return Err(too_large());
     }
-    match tokio::time::timeout(BODY_WITHIN, collect(body)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Failure::new(Problem::Malformed, "The body did not arrive in time.")),
-    }
-}
-
-async fn collect(mut body: Body) -> Result<Bytes, Failure> {
     let mut taken = Vec::new();
     let mut arrived: u64 = 0;
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|_| Failure::new(Problem::Malformed, "The body did not arrive whole."))?;
+        let frame =
+            frame.map_err(|_| Failure::new(Problem::Malformed, "The body did not arrive whole and in time."))?;
         let Ok(data) = frame.into_data() else { continue };
         arrived += data.len() as u64;
         if arrived > MAX_DISCARDED {
@@ -152,7 +143,10 @@ pub fn query<const N: usize>(query: Option<&str>, names: [&str; N]) -> Result<[O
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll};
+
     use axum::http::{HeaderName, HeaderValue};
+    use http_body::Frame;
 
     use super::*;
 
@@ -294,6 +288,41 @@ mod tests {
         for size in [MAX_BODY + 1, 10 * MAX_BODY, 100 * MAX_BODY] {
             assert_eq!(refusal(headers, vec![b' '; size]).await, "too-large", "{size}");
         }
+    }
+
+    /// A body of undeclared length, and what its connection does.
+    struct Chunks(std::vec::IntoIter<std::io::Result<Bytes>>);
+
+    impl HttpBody for Chunks {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+            Poll::Ready(self.0.next().map(|chunk| chunk.map(Frame::data)))
+        }
+    }
+
+    fn chunks(chunks: Vec<std::io::Result<&'static [u8]>>) -> Body {
+        let chunks: Vec<_> = chunks.into_iter().map(|chunk| chunk.map(Bytes::from_static)).collect();
+        Body::new(Chunks(chunks.into_iter()))
+    }
+
+    #[tokio::test]
+    async fn a_body_of_undeclared_length_is_counted_as_it_comes() {
+        const KIB: &[u8] = &[b' '; 1024];
+        let headers: &[(&str, &[u8])] = &[("idempotency-key", b"k"), (JSON.0, JSON.1.as_bytes())];
+        let of = |kib: usize| chunks((0..kib).map(|_| Ok(KIB)).collect());
+        assert_eq!(submission(request(headers, of(64))).await.unwrap().body.len(), MAX_BODY);
+        assert_eq!(refusal(headers, of(65)).await, "too-large");
+        assert_eq!(refusal(headers, of(5000)).await, "too-large");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_malformed_and_not_taken_for_a_shorter_one() {
+        let headers: &[(&str, &[u8])] = &[("idempotency-key", b"k"), (JSON.0, JSON.1.as_bytes())];
+        let broken = || Err(std::io::Error::other("connection reset"));
+        assert_eq!(refusal(headers, chunks(vec![Ok(b"{}"), broken()])).await, "malformed-request");
+        assert_eq!(refusal(headers, chunks(vec![broken()])).await, "malformed-request");
     }
 
     #[tokio::test]

@@ -4,8 +4,9 @@
 //! a 500, and [`auth::authenticate`] lets only known callers pass, so that 401 comes before 404 and 405. What a
 //! handler asks of the shop runs in a task of its own ([`Api::run`]): a client that leaves cuts nothing.
 //!
-//! Deliberately absent: anything that decides. Both faces call the same `order::request` and the same
-//! `checkout::place`; here is only how this one reads and answers.
+//! Deliberately absent: anything that decides. Both faces call the same `order::request` and the same `checkout::place`;
+//! here is only how this one reads and answers. `serve` adds what both faces need: request ids, `no-store`, and a bound
+//! on how long a body may take.
 
 pub mod account;
 pub mod answer;
@@ -21,18 +22,16 @@ pub mod problem;
 pub mod products;
 pub mod view;
 
+use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
-use axum::http::header::CACHE_CONTROL;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::set_header::SetResponseHeaderLayer;
 
 pub use answer::render;
 
@@ -83,40 +82,41 @@ impl Api {
     }
 }
 
-/// Everything under `/api`, and the pages of `/problems`.
+/// Everything under `/api`.
 ///
-/// # Errors
-/// When the key for bearer tokens cannot be used.
-pub fn router(app: App) -> std::result::Result<Router, auth::KeyError> {
-    let verifier = Arc::new(auth::Verifier::new(&app.config.jwt)?);
+/// # Panics
+/// When the key for bearer tokens cannot be used, which `config` has ruled out.
+pub fn router(app: App) -> Router {
+    let verifier = auth::Verifier::new(&app.config.jwt).expect("the settings were checked with the same functions");
     let known_callers = Router::new()
         .route("/api/orders", get(orders::list).post(orders::place))
         .route("/api/orders/{id}", get(orders::one).fallback(orders::one_otherwise))
         .route("/api/products", get(products::list))
         .route("/api/account", get(account::show))
         .method_not_allowed_fallback(method_not_allowed)
-        .route("/api", any(not_found))
-        .route("/api/", any(not_found))
-        .route("/api/{*rest}", any(not_found))
         .with_state(Api { app });
-    Ok(faced(known_callers, verifier))
+    faced(known_callers, verifier)
 }
 
-/// Adds the layers, and what needs no token.
-fn faced(known_callers: Router, verifier: Arc<auth::Verifier>) -> Router {
-    let no_store = SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+/// The pages that explain the problems, for people, hence outside `/api`.
+pub fn problem_pages() -> Router {
+    Router::new().route("/problems/{name}", get(pages::problem))
+}
+
+/// Adds what is there for everybody, what is not there at all, and the layers.
+fn faced(known_callers: Router, verifier: auth::Verifier) -> Router {
     let open = Router::new()
         .route("/api/openapi.json", get(|| async { Json(openapi::description()) }))
         .route("/api/docs", get(docs::page))
         .route("/api/docs/{file}", get(docs::file))
         .method_not_allowed_fallback(method_not_allowed);
-    known_callers
-        .layer(from_fn_with_state(verifier, auth::authenticate))
-        .layer(no_store)
+    ["/api", "/api/", "/api/{*rest}"]
+        .into_iter()
+        .fold(known_callers, |router, path| router.route(path, any(not_found)))
+        .layer(from_fn_with_state(Arc::new(verifier), auth::authenticate))
         .merge(open)
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(failure::describe))
-        .route("/problems/{name}", get(pages::problem))
 }
 
 async fn not_found() -> Failure {
@@ -127,31 +127,23 @@ async fn method_not_allowed() -> Failure {
     Failure::new(Problem::MethodNotAllowed, "See the Allow header for the methods of this path.")
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "the layer hands the panic over by value")]
-fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
-    Failure::internal("a handler panicked; see the message before this one").into_response()
+/// Inside [`failure::describe`], which knows the path; the panic around the whole service, in `serve`, does not.
+#[allow(clippy::needless_pass_by_value, reason = "the layer hands the cause over by value")]
+fn panicked(cause: Box<dyn Any + Send>) -> Response {
+    let said = cause.downcast_ref::<String>().map(String::as_str).or_else(|| cause.downcast_ref().copied());
+    Failure::internal(&format!("a handler panicked: {}", said.unwrap_or("no message"))).into_response()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use axum::body::{Body, to_bytes};
     use axum::extract::Request;
-    use axum::http::{Method, StatusCode};
+    use axum::http::{HeaderValue, Method, StatusCode};
     use axum::routing::post;
-    use secrecy::SecretBox;
     use serde_json::Value;
     use tower::ServiceExt;
 
     use super::*;
-    use crate::config::JwtKey;
-
-    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
-
-    fn secret() -> SecretBox<Vec<u8>> {
-        SecretBox::new(Box::new(SECRET.to_vec()))
-    }
 
     /// The layers around handlers that need no shop.
     fn face() -> Router {
@@ -161,9 +153,8 @@ mod tests {
                 post(|request: Request| async { extract::submission(request).await.map(|read| read.body) }),
             )
             .route("/api/panic", get(panics))
-            .method_not_allowed_fallback(method_not_allowed)
-            .route("/api/{*rest}", any(not_found));
-        faced(known_callers, Arc::new(auth::Verifier::new(&JwtKey::Secret(secret())).unwrap()))
+            .method_not_allowed_fallback(method_not_allowed);
+        faced(known_callers, auth::Verifier::new(&auth::tests::secret()).unwrap()).merge(problem_pages())
     }
 
     async fn panics() -> StatusCode {
@@ -173,7 +164,7 @@ mod tests {
     async fn ask(method: Method, path: &str, token: bool) -> Response {
         let mut request = Request::builder().method(method).uri(path);
         if token {
-            let token = auth::issue(&secret(), "test", None, Duration::from_secs(60)).unwrap();
+            let token = auth::tests::token("test");
             request = request.header("authorization", format!("Bearer {token}"));
         }
         face().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
@@ -204,7 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unknown_path_is_404_whatever_the_method_and_a_wrong_method_names_the_right_ones() {
-        for path in ["/api/nothing", "/api/echo/", "/api/echo/more", "/api/%ff", "/api/docs/"] {
+        for path in ["/api", "/api/", "/api/nothing", "/api/echo/", "/api/echo/more", "/api/%ff", "/api/docs/"] {
             for method in [Method::GET, Method::POST, Method::DELETE] {
                 let document = document(ask(method, path, true).await).await;
                 assert_eq!((document["status"].as_u64(), document["instance"].as_str()), (Some(404), Some(path)));
@@ -225,13 +216,6 @@ mod tests {
         let document = document(response).await;
         assert_eq!((&document["type"], &document["retryable"]), (&"/problems/internal".into(), &true.into()));
         assert!(!document.to_string().contains("hunter2"));
-    }
-
-    #[tokio::test]
-    async fn an_answer_to_a_caller_is_never_kept_by_a_cache() {
-        for (path, token) in [("/api/echo", false), ("/api/echo", true), ("/api/nothing", true)] {
-            assert_eq!(ask(Method::POST, path, token).await.headers()["cache-control"], "no-store");
-        }
     }
 
     #[tokio::test]

@@ -125,6 +125,35 @@ impl Problem {
         Self::ALL.iter().copied().find(|p| p.name() == name)
     }
 
+    /// Whether it is a definite refusal: kept under the key, and the answer to every repeat.
+    #[must_use]
+    pub fn kept(self) -> bool {
+        match self {
+            Self::OutOfStock
+            | Self::InsufficientFunds
+            | Self::PaymentDeclined
+            | Self::UnknownSku
+            | Self::ReferenceTaken
+            | Self::IllegalTransition
+            | Self::Repeat => true,
+            Self::Unauthenticated
+            | Self::Forbidden
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::KeyMissing
+            | Self::KeyMalformed
+            | Self::KeyReused
+            | Self::UnsupportedMediaType
+            | Self::TooLarge
+            | Self::Malformed
+            | Self::Invalid
+            | Self::InProgress
+            | Self::TooManyRequests
+            | Self::Internal
+            | Self::Unavailable => false,
+        }
+    }
+
     /// `type` of the problem document.
     #[must_use]
     pub fn uri(self) -> String {

@@ -24,7 +24,8 @@ pub(super) async fn run(settings: &Settings) -> Result<(), Failure> {
         app = assemble(config) => app?,
         () = stop.cancelled() => return Ok(()),
     };
-    serve::run(listeners, app, stop).await.map_err(|e| Failure::Failed(e.to_string()))
+    serve::run(listeners, app, stop).await;
+    Ok(())
 }
 
 /// Connects what the service stands on.

@@ -7,6 +7,7 @@ pub mod log;
 pub mod proxy;
 pub mod redis;
 pub mod service;
+pub mod shop;
 
 use std::sync::Arc;
 use std::time::Duration;
