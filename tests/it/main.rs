@@ -2,6 +2,7 @@
 //! with `TEST_DATABASE_URL` on PostgreSQL. nextest runs every test in a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "tests hold locks from outside, and drop nothing half-way")]
 
 mod harness;
 mod store;
