@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::TestStore;
 use crate::harness::goods::{account, asked, claim_request, claimed, place_one, placed, product, rules};
-use crate::harness::proxy::Proxy;
+use crate::harness::proxy::{Fault, Proxy};
 
 const TUNING: PgTuning = PgTuning { statement_timeout: Duration::from_secs(3), connect_within: Duration::from_secs(2) };
 
@@ -25,12 +25,15 @@ async fn shop() -> Option<TestStore> {
 }
 
 /// A store whose connections can be cut, and whose answers take so much longer.
-async fn behind_proxy(t: &TestStore, delay: Duration) -> (Arc<Proxy>, Arc<dyn Store>) {
+async fn behind_proxy(t: &TestStore, delay: Duration) -> (Proxy, Arc<dyn Store>) {
     let mut url: reqwest::Url = t.database.url().parse().unwrap();
     let upstream = url.socket_addrs(|| Some(5432)).unwrap()[0];
-    let proxy = Proxy::before(upstream, delay).await;
-    url.set_ip_host(proxy.address.ip()).unwrap();
-    url.set_port(Some(proxy.address.port())).unwrap();
+    let proxy = Proxy::start(upstream).await;
+    if !delay.is_zero() {
+        proxy.set(Fault::Delay(delay));
+    }
+    url.set_ip_host(proxy.addr().ip()).unwrap();
+    url.set_port(Some(proxy.addr().port())).unwrap();
     (proxy, Arc::new(Postgres::connect(url.as_str(), TUNING).await.unwrap()))
 }
 
@@ -99,14 +102,14 @@ async fn a_server_that_went_away_is_unreachable_and_works_again_once_it_is_back(
     let buyer = account(&store, 100).await;
     place_one(&store, asked(buyer, "before", &[("A", 1)])).await;
 
-    proxy.cut().await;
+    proxy.set(Fault::Refuse);
     for error in [store.ping().await.unwrap_err(), store.balance(buyer).await.unwrap_err()] {
         assert!(matches!(error, StoreError::Unreachable(_)), "{error}");
     }
     let claim = store.claim(&[claim_request(&asked(buyer, "k", &[("A", 1)]))], Duration::from_secs(1)).await;
     assert!(matches!(claim, Err(StoreError::Unreachable(_))), "{claim:?}");
 
-    proxy.heal().await;
+    proxy.set(Fault::None);
     let (decision, _) = place_one(&store, asked(buyer, "k", &[("A", 1)])).await;
     assert_eq!(store.orders(buyer, None, 10).await.unwrap().first(), Some(placed(&decision)));
 }
