@@ -148,19 +148,23 @@ async fn four_hundred_cancelled_calls_leave_no_transaction_open_and_lose_no_late
     let Some(t) = shop().await else { return };
     let (_proxy, store) = behind_proxy(&t, Duration::from_millis(1)).await;
     let buyer = account(&t.store, 100_000).await;
-    let mut work = JoinSet::new();
-    for n in 0..400_u64 {
-        let (store, batch) =
-            (store.clone(), claimed(&t.store, vec![asked(buyer, &format!("k{n}"), &[("A", 1)])]).await);
-        work.spawn(async move {
-            // From "not even begun" to "just done", spread evenly.
-            let patience = Duration::from_micros(n * 37 % 12_000);
+    let settle = |n: u64, patience: Duration| {
+        let (store, claims, ask) = (store.clone(), t.store.clone(), asked(buyer, &format!("k{n}"), &[("A", 1)]));
+        async move {
+            let batch = claimed(&claims, vec![ask]).await;
             tokio::time::timeout(patience, store.settle(&batch, &rules())).await.is_ok()
-        });
-        if n % 4 == 3 {
-            while work.join_next().await.is_some() {}
-            assert_none_idle_in_transaction(&t).await; // before a later BEGIN could hide it
         }
+    };
+    for n in 1000..1008 {
+        assert!(settle(n, TUNING.statement_timeout).await, "the connection is open");
+    }
+    let begun = Instant::now();
+    assert!(settle(1008, TUNING.statement_timeout).await);
+    let whole = begun.elapsed();
+    for n in 0..400 {
+        // One after the other on the same connection, each cut a little later than the last.
+        settle(n, whole * u32::try_from(n % 50).unwrap() / 50).await;
+        assert_none_idle_in_transaction(&t).await; // before a later BEGIN could hide it
     }
     let before = t.sql.int("SELECT count(*) FROM orders").await;
     for n in 0..20 {
