@@ -10,3 +10,4 @@ pub mod guard;
 pub mod order;
 pub mod serve;
 pub mod store;
+pub mod web;

@@ -1,7 +1,13 @@
 //! The integration tests, one binary. The same list runs on both store pairs: with nothing set on the embedded one,
-//! with `TEST_DATABASE_URL` on PostgreSQL. nextest runs every test in a process of its own.
+//! with `TEST_DATABASE_URL`, `TEST_REDIS_URL` and `TEST_REDIS_CLUSTER_URL` on PostgreSQL and Redis. nextest runs every
+//! test in a process of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "tests hold locks from outside, and drop nothing half-way")]
 
+mod api;
+mod cli;
 mod harness;
 mod store;
+mod token;
+mod web;

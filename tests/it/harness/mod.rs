@@ -3,7 +3,11 @@
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
 pub mod goods;
+pub mod log;
 pub mod proxy;
+pub mod redis;
+pub mod service;
+pub mod shop;
 
 use std::path::Path;
 use std::sync::Arc;
