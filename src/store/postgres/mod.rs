@@ -11,7 +11,7 @@
 //! through the arbiter index of `ON CONFLICT`. One integration test holds this on filled tables without statistics.
 //!
 //! Deliberately absent: savepoints, advisory locks (but for the migrations'), LISTEN, and any SQL put together at run
-//! time, but for one number in [`pools`].
+//! time, but for one number in `pools`.
 
 /// Declares the SQL of a file, and the list of it for the test that prepares every statement.
 macro_rules! statements {
