@@ -1,5 +1,9 @@
 //! The integration tests, one binary. The same list runs on both store pairs: with nothing set on the embedded one,
-//! with `TEST_DATABASE_URL` on PostgreSQL. nextest runs every test in a process of its own.
+//! with `TEST_DATABASE_URL`, `TEST_REDIS_URL` and `TEST_REDIS_CLUSTER_URL` on PostgreSQL and Redis. nextest runs every
+//! test in a process of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod harness;
 mod store;
+mod token;

@@ -3,13 +3,16 @@
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
 pub mod goods;
+pub mod log;
 pub mod proxy;
+pub mod redis;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use oncegate::store::Store;
 use oncegate::store::postgres::{PgTuning, Postgres};
+use oncegate::store::sqlite;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
 use uuid::Uuid;
 
@@ -76,8 +79,9 @@ pub fn on_postgres() -> bool {
 
 /// A store on this database, as the service opens it; call it again for what would be a second process.
 pub async fn open(url: &str) -> Arc<dyn Store> {
-    if url.starts_with("sqlite:") {
-        panic!("the SQLite adapter is not merged yet");
+    if let Some(path) = url.strip_prefix("sqlite://") {
+        let options = sqlite::Options { busy_timeout: STATEMENT_TIMEOUT, ..sqlite::Options::default() };
+        return Arc::new(sqlite::Sqlite::connect(path.as_ref(), options).await.unwrap());
     }
     let tuning = PgTuning { statement_timeout: STATEMENT_TIMEOUT, connect_within: STATEMENT_TIMEOUT };
     Arc::new(Postgres::connect(url, tuning).await.unwrap())

@@ -1,54 +1,159 @@
-//! A TCP proxy in front of a server, to play its outage: `cut` ends every connection and refuses new ones.
+//! A TCP proxy that misbehaves on demand, to stand between the service and PostgreSQL or Redis.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Forwards until it is cut.
+/// What happens to traffic, from now on and on every connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is wrong.
+    None,
+    /// Each reply comes this much later.
+    Delay(Duration),
+    /// Nothing moves, in either direction, until the fault is over; then all of it goes on.
+    Stall,
+    /// Requests arrive, replies vanish; connections stay open.
+    Swallow,
+    /// The next reply vanishes and its connection is closed; then nothing is wrong.
+    LoseReply,
+    /// Connections are closed, those that are open and each new one.
+    Refuse,
+}
+
+/// The proxy; ends when dropped.
 pub struct Proxy {
-    /// Where it listens; the same address after [`Proxy::heal`].
-    pub address: std::net::SocketAddr,
-    upstream: String,
-    listening: Mutex<Option<JoinHandle<()>>>,
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    fault: watch::Sender<Fault>,
+    cuts: watch::Sender<u64>,
+    accepted: AtomicUsize,
+    lost: AtomicUsize,
 }
 
 impl Proxy {
-    /// In front of `HOST:PORT`.
-    pub async fn before(upstream: &str) -> Arc<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Self {
-            address: listener.local_addr().unwrap(),
-            upstream: upstream.to_owned(),
-            listening: Mutex::new(Some(tokio::spawn(forward(listener, upstream.to_owned())))),
-        };
-        Arc::new(proxy)
+    /// Listens on a free port in front of `upstream`.
+    pub async fn start(upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            fault: watch::Sender::new(Fault::None),
+            cuts: watch::Sender::new(0),
+            accepted: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
+        });
+        let task = tokio::spawn(accept(listener, upstream, shared.clone()));
+        Self { addr, shared, task }
     }
 
-    /// The server goes away: connections end, new ones are refused.
-    pub async fn cut(&self) {
-        if let Some(task) = self.listening.lock().await.take() {
-            task.abort();
-            let _ = task.await;
-        }
+    /// Where clients connect instead of to the upstream.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
-    /// It is back.
-    pub async fn heal(&self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
-        *self.listening.lock().await = Some(tokio::spawn(forward(listener, self.upstream.clone())));
+    /// Changes what is wrong.
+    pub fn set(&self, fault: Fault) {
+        self.shared.fault.send_replace(fault);
+    }
+
+    /// Closes the connections that are open now.
+    pub fn cut(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Connections accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Replies thrown away so far.
+    pub fn lost(&self) -> usize {
+        self.shared.lost.load(Ordering::SeqCst)
     }
 }
 
-/// The connections live in here: when this task ends, so do they.
-async fn forward(listener: TcpListener, upstream: String) {
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
-    while let Ok((mut near, _)) = listener.accept().await {
-        let upstream = upstream.clone();
-        connections.spawn(async move {
-            let mut far = TcpStream::connect(upstream).await?;
-            tokio::io::copy_bidirectional(&mut near, &mut far).await
-        });
+    while let Ok((client, _)) = listener.accept().await {
+        shared.accepted.fetch_add(1, Ordering::SeqCst);
+        connections.spawn(carry(client, upstream, shared.clone()));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// One connection: ends, closing both sides, with whichever direction ends first.
+async fn carry(client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
+    let mut fault = shared.fault.subscribe();
+    let mut cuts = shared.cuts.subscribe();
+    if *fault.borrow() == Fault::Refuse {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(upstream).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    tokio::select! {
+        () = requests(from_client, to_server, shared.fault.subscribe()) => {}
+        () = replies(from_server, to_client, &shared) => {}
+        _ = fault.wait_for(|fault| *fault == Fault::Refuse) => {}
+        _ = cuts.changed() => {}
+    }
+}
+
+async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: watch::Receiver<Fault>) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        let _ = fault.wait_for(|fault| *fault != Fault::Stall).await;
+        if to.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared) {
+    let mut fault = shared.fault.subscribe();
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        let now = fault.wait_for(|fault| *fault != Fault::Stall).await.map(|fault| *fault).unwrap_or(Fault::None);
+        match now {
+            Fault::None | Fault::Stall | Fault::Refuse => {}
+            Fault::Delay(time) => tokio::time::sleep(time).await,
+            Fault::Swallow => {
+                shared.lost.fetch_add(1, Ordering::SeqCst);
+                continue;
+            }
+            Fault::LoseReply => {
+                let mine = shared.fault.send_if_modified(|fault| {
+                    let mine = *fault == Fault::LoseReply;
+                    if mine {
+                        *fault = Fault::None;
+                    }
+                    mine
+                });
+                if mine {
+                    shared.lost.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+            }
+        }
+        if to.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
     }
 }
