@@ -21,6 +21,7 @@ use crate::guard::key::{Claim, Won};
 use crate::guard::{key, unique};
 use crate::order::Order;
 use crate::order::decide::Decision;
+use crate::order::values::OrderId;
 use crate::store::{Answer, ClaimRequest, Placing, RecordId, SettleRules, Settled, StoreError};
 
 use super::place::{PLACE, earlier, wait_for_outcome};
@@ -37,6 +38,8 @@ const SLOW_LANES: usize = 2;
 const RECONNECTS: u32 = 3;
 /// The pause before that: a restarting database needs a moment.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// STUB: to be derived from the settings, with the charge itself.
+const FIRST_CHECK_STUB: Duration = Duration::from_secs(30);
 
 /// Renders a decision into the answer that is stored (the JSON face's, which knows HTTP).
 pub type Render = fn(&Decision, Option<&Order>) -> Answer;
@@ -208,7 +211,12 @@ impl Settling {
             .iter()
             .map(|claimed| Placing { asked: claimed.ticket.asked.clone(), epoch: claimed.won.fence.epoch })
             .collect();
-        let rules = SettleRules { key_ttl: self.app.config.key_ttl, lock_wait, render: self.render };
+        let rules = SettleRules {
+            key_ttl: self.app.config.key_ttl,
+            lock_wait,
+            first_check: FIRST_CHECK_STUB,
+            render: self.render,
+        };
         let mut tries = 0;
         loop {
             match self.app.store.settle(&orders, &rules).await {
@@ -230,6 +238,7 @@ impl Settling {
                     unique::count(&decision, leaked);
                     claimed.ticket.answer(outcome_of(decision, answer));
                 }
+                Settled::Unpaid(order) => claimed.ticket.answer(charge_stub(order)),
                 Settled::Fenced => self.overtaken(claimed.ticket),
             }
         }
@@ -266,6 +275,11 @@ impl Settling {
             claimed.ticket.answer(Err(Error::unavailable(&error.to_string())));
         }
     }
+}
+
+/// STUB: the provider is to be asked here; until then card is not offered.
+fn charge_stub(order: OrderId) -> Result<Reply> {
+    Err(Error::unavailable(&format!("order {order} waits for its payment, which is not wired yet")))
 }
 
 fn outcome_of(decision: Decision, answer: Answer) -> Result<Reply> {

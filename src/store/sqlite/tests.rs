@@ -103,7 +103,7 @@ fn claim_of(asked: &Asked) -> ClaimRequest {
 }
 
 fn rules() -> SettleRules {
-    SettleRules { key_ttl: KEY_TTL, lock_wait: PATIENCE, render }
+    SettleRules { key_ttl: KEY_TTL, lock_wait: PATIENCE, first_check: PATIENCE, render }
 }
 
 /// As the API does it: other content is refused, whatever stands.
