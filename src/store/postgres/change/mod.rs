@@ -7,8 +7,8 @@
 
 pub(super) mod write;
 
-use sqlx::postgres::PgConnection;
 use sqlx::Executor;
+use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::errors::{Stop, broken, column};
@@ -51,7 +51,11 @@ pub(super) async fn change(pools: &Pools, change: &Change, rules: &ChangeRules) 
 async fn attempt(pools: &Pools, change: &Change, rules: &ChangeRules) -> std::result::Result<Changed, Stop> {
     let mut transaction = pools.begin(rules.lock_wait).await?;
     let (changed, wrote) = within(&mut transaction, change, rules).await?;
-    if wrote { transaction.commit().await? } else { transaction.rollback().await? }
+    if wrote {
+        transaction.commit().await?
+    } else {
+        transaction.rollback().await?
+    }
     Ok(changed)
 }
 

@@ -78,7 +78,8 @@ pub(super) async fn all(
 
 /// Parameters 5 to 8.
 fn changed_attempts(statement: Statement, before: &Life, writes: &Writes) -> Statement {
-    let was = |number: &i32| before.attempts.iter().find(|attempt| attempt.number == *number).map(|a| a.status.as_str());
+    let was =
+        |number: &i32| before.attempts.iter().find(|attempt| attempt.number == *number).map(|a| a.status.as_str());
     let changed = || writes.attempts.iter();
     statement
         .bind(changed().map(|(number, ..)| *number).collect::<Vec<_>>())

@@ -16,9 +16,9 @@ use time::OffsetDateTime;
 
 use super::errors::{Stop, broken};
 use super::pools::Pools;
-use crate::order::{Method, Order, Status};
 use crate::order::decide::{Asked, Decision, decide};
 use crate::order::values::OrderId;
+use crate::order::{Method, Order, Status};
 use crate::store::{Answer, Placing, Result, SettleRules, Settled};
 
 /// How often a batch begins anew after a deadlock or after a constraint spoke: each time something else got on, so

@@ -208,7 +208,11 @@ fn orders(statement: Statement, placed: &[&Outcome<'_>]) -> Statement {
         .bind(all().map(|o| o.method.as_str()).collect::<Vec<_>>())
         .bind(orders.iter().map(|(_, o)| token(o)).collect::<Vec<_>>())
         .bind(all().map(|o| o.note.as_ref().map(ToString::to_string)).collect::<Vec<_>>())
-        .bind(all().map(|o| (o.payment == PaymentStatus::Started).then(|| Uuid::new_v4().to_string())).collect::<Vec<_>>())
+        .bind(
+            all()
+                .map(|o| (o.payment == PaymentStatus::Started).then(|| Uuid::new_v4().to_string()))
+                .collect::<Vec<_>>(),
+        )
         .bind(all().map(|o| o.payment.as_str()).collect::<Vec<_>>())
         .bind(all().map(|o| paid(o).then(Uuid::now_v7)).collect::<Vec<_>>())
         .bind(all().map(|o| paid(o).then(|| payload(o))).collect::<Vec<_>>())
