@@ -11,3 +11,4 @@ pub mod order;
 pub mod payment;
 pub mod serve;
 pub mod store;
+pub mod web;

@@ -12,20 +12,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 use tower_http::compression::CompressionLayer;
 
-use crate::api;
+use crate::api::{self, health};
 use crate::app::App;
 use crate::config::{Config, name};
+use crate::web;
 
 /// How long a stop waits for work that outlives its caller, after the connections: both together stay below the 30 s
 /// after which an operator's patience, or the supervisor's, ends.
@@ -66,8 +62,8 @@ impl Listeners {
 /// Serves until `stop`; then finishes what was begun, as far as the time allows, and closes the store.
 pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     let Listeners { main, ops } = listeners;
-    let numbers = tokio::spawn(ops::upkeep());
     let routers = (main_router(&app), ops::router(&app));
+    let numbers = tokio::spawn(ops::upkeep());
     for (word, listener) in [("listening", &main), ("ops", &ops)] {
         if let Ok(address) = listener.local_addr() {
             tracing::info!("{word} on http://{address}");
@@ -85,28 +81,8 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     tracing::info!("stopped");
 }
 
-/// Both faces: paths under `/api` are the API's, whose own fallback answers there; all others are the pages'.
+/// Both faces. What the pages do not know either is answered by their fallback; the API leaves nothing under `/api` to it.
 fn main_router(app: &App) -> Router {
-    let api = layers::around(Router::new(), api_panicked);
-    let pages = layers::around(api::health::router(app.clone()).layer(CompressionLayer::new()), page_panicked);
-    pages.layer(from_fn_with_state(api, choose_face))
-}
-
-async fn choose_face(State(api): State<Router>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    if path != "/api" && !path.starts_with("/api/") {
-        return next.run(request).await;
-    }
-    match api.oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
-}
-
-fn api_panicked() -> Response {
-    StatusCode::INTERNAL_SERVER_ERROR.into_response()
-}
-
-fn page_panicked() -> Response {
-    StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    let pages = health::router(app.clone()).merge(api::problem_pages()).merge(web::router(app.clone()));
+    layers::around(api::router(app.clone()).merge(pages.layer(CompressionLayer::new())))
 }

@@ -7,6 +7,8 @@ use tokio::time::timeout;
 
 use super::Failure;
 use crate::config::{self, Database, Settings};
+use crate::store::postgres::{PgTuning, Postgres};
+use crate::store::sqlite::{self, Sqlite};
 use crate::store::{Store, StoreError};
 
 /// How long a database that does not answer is waited for: an operator is told within 15 s.
@@ -18,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// `patience`: how long one statement may take or wait for a lock.
 pub(super) async fn open(database: &Database, migrate: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
-    let store = timeout(CONNECT_WITHIN, connect(database, patience)).await;
+    let store = timeout(CONNECT_WITHIN, connect(database, migrate, patience)).await;
     let store = store.unwrap_or_else(|_| Err(StoreError::Unreachable("no answer".to_owned())));
     let store = store.map_err(|e| failure(database, &e))?;
     if migrate {
@@ -27,9 +29,21 @@ pub(super) async fn open(database: &Database, migrate: bool, patience: Duration)
     Ok(store)
 }
 
-async fn connect(database: &Database, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
-    let _ = (database, patience);
-    Err(StoreError::Unreachable("not built yet".to_owned()))
+async fn connect(database: &Database, migrate: bool, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
+    match database {
+        Database::Sqlite(path) => {
+            let options = sqlite::Options { busy_timeout: patience.min(CONNECT_WITHIN / 2), ..Default::default() };
+            Ok(Arc::new(Sqlite::connect(path, options).await?))
+        }
+        Database::Postgres(url) => {
+            let tuning = PgTuning { statement_timeout: patience, connect_within: CONNECT_WITHIN };
+            let store = Postgres::connect(url.expose(), tuning).await?;
+            if !migrate {
+                store.schema_ready().await?;
+            }
+            Ok(Arc::new(store))
+        }
+    }
 }
 
 /// What is said about a database that fails.

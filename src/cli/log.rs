@@ -23,6 +23,7 @@ pub(super) fn start(settings: &Settings, on_stdout: bool) -> Result<(), Failure>
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(terminal && !json).with_writer(writer);
     // It fails only where a log is set already, by tests that run in one process.
     let _ = if json { log.json().flatten_event(true).try_init() } else { log.try_init() };
+    std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', " "))));
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, database};
 use crate::app::App;
 use crate::catalogue;
+use crate::checkout::desk;
 use crate::config::{self, Config, Database, Redis, Settings};
 use crate::guard::token::Tokens;
 use crate::serve::{self, Listeners};
@@ -40,7 +41,7 @@ async fn assemble(config: Config) -> Result<App, Failure> {
         Database::Postgres(_) => 2,
     };
     let (app, inbox) = App::new(Arc::new(config), store, tokens);
-    let _ = (inbox, writers);
+    desk::open(&app, inbox, crate::api::render, writers);
     Ok(app)
 }
 

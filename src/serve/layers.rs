@@ -9,9 +9,9 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::http::header::CACHE_CONTROL;
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http_body::Frame;
 use tokio::time::{Sleep, sleep};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -29,22 +29,24 @@ const LARGEST_BODY: usize = 64 * 1024;
 /// How long a body may take, all of it.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// The layers around one face; `panicked` is its answer to a bug.
-pub(super) fn around(face: Router, panicked: fn() -> Response) -> Router {
+/// The layers around a listener's routes.
+pub(super) fn around(routes: Router) -> Router {
     let no_store = SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // The last is the outermost.
-    face.layer(DefaultBodyLimit::max(LARGEST_BODY))
+    routes
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(from_fn(limit_time_of_body))
-        .layer(CatchPanicLayer::custom(move |cause: Box<dyn Any + Send>| {
-            tracing::error!("a handler panicked: {}", said(&*cause));
-            panicked()
-        }))
+        .layer(CatchPanicLayer::custom(panicked))
         .layer(no_store)
         .layer(from_fn(observe))
 }
 
-fn said(cause: &(dyn Any + Send)) -> &str {
-    cause.downcast_ref::<String>().map(String::as_str).or_else(|| cause.downcast_ref().copied()).unwrap_or("no message")
+/// A bug outside of what the API catches itself (the panic hook has logged it). Whoever sees this may send the same
+/// again: the key decides.
+#[allow(clippy::needless_pass_by_value, reason = "the layer hands the cause over by value")]
+fn panicked(_: Box<dyn Any + Send>) -> Response {
+    const SORRY: &str = "Something broke on our side; it has been logged. Sending the same again is safe.\n";
+    (StatusCode::INTERNAL_SERVER_ERROR, SORRY).into_response()
 }
 
 /// Gives each request an id, which its log lines and its answer carry, and counts it.

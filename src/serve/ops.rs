@@ -22,15 +22,11 @@ pub(super) fn router(app: &App) -> Router {
     let routes = health::router(app.clone())
         .route("/metrics", get(numbers))
         .fallback(async || (StatusCode::NOT_FOUND, "Not here. There is /metrics, /healthz and /readyz.\n"));
-    layers::around(routes, panicked)
+    layers::around(routes)
 }
 
 async fn numbers() -> Response {
     ([(header::CONTENT_TYPE, PROMETHEUS)], metrics::handle().render()).into_response()
-}
-
-fn panicked() -> Response {
-    (StatusCode::INTERNAL_SERVER_ERROR, "Something broke on our side; it has been logged.\n").into_response()
 }
 
 /// Tidies the numbers, for ever.

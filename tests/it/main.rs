@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod api;
+mod cli;
 mod harness;
 mod store;
 mod token;
+mod web;

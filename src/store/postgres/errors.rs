@@ -6,8 +6,8 @@ use sqlx::{Decode, Error, Postgres, Row, Type};
 use crate::store::{Result, StoreError};
 
 /// Anything that is a bug or a damaged row.
-pub(super) fn broken(what: impl ToString) -> StoreError {
-    StoreError::Broken(what.to_string())
+pub(super) fn broken(what: impl Into<String>) -> StoreError {
+    StoreError::Broken(what.into())
 }
 
 /// Sorts an error by what a caller can do about it. SQLSTATE codes as in the appendix A of PostgreSQL's manual.
@@ -64,7 +64,7 @@ pub(super) fn lacks_schema(error: &StoreError) -> bool {
 
 /// One column of a row.
 pub(super) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, name: &str) -> Result<T> {
-    row.try_get(name).map_err(broken)
+    row.try_get(name).map_err(|error| broken(error.to_string()))
 }
 
 /// A stored text as the value it was made from; one that does not fit is damage, named by its column.

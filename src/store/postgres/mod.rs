@@ -50,6 +50,8 @@ use crate::order::{Order, Product};
 use errors::broken;
 use pools::Pools;
 
+pub use pools::PLANNER;
+
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/postgres");
 
 /// What depends on the service's settings.
@@ -140,7 +142,7 @@ impl Store for Postgres {
         match done {
             Ok(()) => Ok(()),
             Err(MigrateError::Execute(error)) => Err(errors::map(&error)),
-            Err(error) => Err(broken(error)),
+            Err(error) => Err(broken(error.to_string())),
         }
     }
 

@@ -20,7 +20,11 @@ const SETTLE_CONNECTIONS: u32 = 4;
 const GENERAL_CONNECTIONS: u32 = 6;
 /// A connection that was used a moment ago is trusted; after a longer pause it is asked first, so that a server
 /// restarted meanwhile costs a round trip and not a failed request.
-const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+const TRUSTED_IDLE: Duration = Duration::from_millis(100);
+
+/// How every session plans, see the module head. With scans forbidden by their price, a dear plan must not wake the
+/// compiler either.
+pub const PLANNER: [(&str, &str); 2] = [("enable_seqscan", "off"), ("jit", "off")];
 
 /// Reads the URL, and takes what every connection shall have from it.
 pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
@@ -47,10 +51,8 @@ impl Pools {
             ("lock_timeout", millis(statement_timeout / 2)),
             // Longer than any pause of ours between two statements: whoever pauses longer is frozen or gone.
             ("idle_in_transaction_session_timeout", millis(statement_timeout)),
-            // See the module head; and with scans forbidden by price, a costly plan must not wake the compiler.
-            ("enable_seqscan", "off".into()),
-            ("jit", "off".into()),
         ]);
+        let limited = limited.options(PLANNER);
         let pool = |connections, options| {
             PgPoolOptions::new()
                 .max_connections(connections)

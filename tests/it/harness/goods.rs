@@ -16,11 +16,13 @@ use uuid::Uuid;
 pub const LEASE: Duration = Duration::from_secs(300);
 /// Nor this.
 pub const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Nor this: whatever is due within a test was made so.
+pub const FIRST_CHECK: Duration = Duration::from_secs(300);
 /// What placing is claimed under.
 pub const PLACE: &str = "place_order";
 
 pub fn rules() -> SettleRules {
-    SettleRules { key_ttl: KEY_TTL, lock_wait: Duration::from_secs(5), render }
+    SettleRules { key_ttl: KEY_TTL, lock_wait: Duration::from_secs(5), first_check: FIRST_CHECK, render }
 }
 
 /// Says in the body what was decided, so that a test can compare what was stored.
@@ -28,9 +30,9 @@ pub fn render(decision: &Decision, standing: Option<&Order>) -> Answer {
     let (status, order, body) = match decision {
         Decision::Placed(order) => (201, Some(order.id), format!("placed {} for {}", order.id, order.total)),
         Decision::Refused(refusal) => (409, None, format!("refused: {refusal:?}")),
-        Decision::Stands { order, .. } => {
+        Decision::Stands { order, same } => {
             let standing = standing.expect("a standing order is loaded");
-            (201, Some(*order), format!("stands {} for {}", standing.id, standing.total))
+            (if *same { 201 } else { 422 }, Some(*order), format!("stands {} for {}", standing.id, standing.total))
         }
         Decision::Invalid(errors) => (422, None, format!("invalid: {errors:?}")),
     };
@@ -116,7 +118,7 @@ pub async fn place(store: &Arc<dyn Store>, batch: Vec<Asked>) -> Vec<Settled> {
 pub async fn place_one(store: &Arc<dyn Store>, asked: Asked) -> (Decision, Answer) {
     match place(store, vec![asked]).await.remove(0) {
         Settled::Decided { decision, answer, .. } => (decision, answer),
-        Settled::Fenced => panic!("nobody else works on it"),
+        other => panic!("nobody else works on it: {other:?}"),
     }
 }
 

@@ -6,6 +6,8 @@ pub mod goods;
 pub mod log;
 pub mod proxy;
 pub mod redis;
+pub mod service;
+pub mod shop;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,14 +69,9 @@ impl Drop for Database {
             runtime.block_on(admin(&server, statement));
         });
         if dropped.join().is_err() {
-            eprintln!("{name} was left behind");
+            println!("{name} was left behind");
         }
     }
-}
-
-/// Whether the tests run on PostgreSQL.
-pub fn on_postgres() -> bool {
-    std::env::var_os("TEST_DATABASE_URL").is_some()
 }
 
 /// A store on this database, as the service opens it; call it again for what would be a second process.
@@ -104,6 +101,12 @@ impl TestStore {
         store.migrate().await.unwrap();
         let sql = Sql::open(database.url()).await;
         Self { store, sql, database }
+    }
+
+    /// For what only PostgreSQL can show; `None` in the run on the embedded pair.
+    pub async fn on_postgres() -> Option<Self> {
+        std::env::var_os("TEST_DATABASE_URL")?;
+        Some(Self::new().await)
     }
 
     /// What would be a second process on the same database.
@@ -143,6 +146,14 @@ impl Sql {
             Self::Sqlite(SqlitePool::connect(url).await.unwrap())
         } else {
             Self::Postgres(PgPool::connect(url).await.unwrap())
+        }
+    }
+
+    /// The connections, for a test that only PostgreSQL runs.
+    pub fn postgres(&self) -> &PgPool {
+        match self {
+            Self::Postgres(pool) => pool,
+            Self::Sqlite(_) => panic!("not on PostgreSQL"),
         }
     }
 

@@ -7,3 +7,4 @@ mod postgres;
 mod records;
 mod sessions;
 mod settle;
+mod upkeep;

@@ -7,7 +7,6 @@
 pub(super) mod load;
 pub(super) mod write;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -127,29 +126,24 @@ async fn outcomes<'a>(
 ) -> std::result::Result<Vec<Outcome<'a>>, Stop> {
     let standing: HashMap<OrderId, Order> = load::standing_orders(transaction, placings, &decisions).await?;
     let outcome = |(placing, decision): (&&'a Placing, Decision)| {
-        let standing = match &decision {
-            Decision::Stands { order, .. } => standing.get(order).cloned(),
-            _ => None,
+        let (standing, said) = match &decision {
+            // The record will speak of the order, so whoever repeats the original request must be given the order,
+            // not the refusal of this other content.
+            Decision::Stands { order, .. } => {
+                (standing.get(order).cloned(), Decision::Stands { order: *order, same: true })
+            }
+            other => (None, other.clone()),
         };
         let young = |order: &Order| now - order.created_at < rules.key_ttl;
         Outcome {
             placing,
-            answer: (rules.render)(&kept(&decision), standing.as_ref()),
+            answer: (rules.render)(&said, standing.as_ref()),
             leaked: placing.epoch == NEW_RECORD && standing.as_ref().is_some_and(young),
             standing,
             decision,
         }
     };
     Ok(placings.iter().zip(decisions).map(outcome).collect())
-}
-
-/// The decision that a record speaks of. That of a standing order speaks of the order, also where other content was
-/// asked for now: whoever repeats the original request must be given the order, not this caller's refusal.
-fn kept(decision: &Decision) -> Cow<'_, Decision> {
-    match decision {
-        Decision::Stands { order, same: false } => Cow::Owned(Decision::Stands { order: *order, same: true }),
-        _ => Cow::Borrowed(decision),
-    }
 }
 
 /// Whole seconds as the statements take them.

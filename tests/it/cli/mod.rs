@@ -1,0 +1,5 @@
+//! The command line as an operator sees it: settings, commands, the running service.
+
+mod commands;
+mod serve;
+mod settings;
