@@ -12,8 +12,9 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::errors::{Stop, broken, column};
+use super::orders::{self, by_id};
 use super::pools::Pools;
-use super::{orders, payments, records};
+use super::{payments, records};
 use crate::order::life::{Happening, Life, Verdict, Writes};
 use crate::store::{Change, ChangeRules, Changed, Conclusion, Result};
 
@@ -21,15 +22,15 @@ use crate::store::{Change, ChangeRules, Changed, Conclusion, Result};
 const ATTEMPTS: usize = 5;
 
 statements! {
-    LOOK = "
+    LOOK = concat!("
         SELECT o.account_id, ARRAY(SELECT l.sku FROM order_lines l WHERE l.order_id = o.id) AS skus
-        FROM orders o WHERE o.id = $1";
+        FROM orders o WHERE ", by_id!());
 
     LOCK_PRODUCTS = "SELECT sku FROM products WHERE sku = ANY($1) ORDER BY sku FOR NO KEY UPDATE";
 
     LOCK_ACCOUNT = "SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE";
 
-    LOCK_ORDER = "SELECT id FROM orders WHERE id = $1 FOR NO KEY UPDATE";
+    LOCK_ORDER = concat!("SELECT o.id FROM orders o WHERE ", by_id!(), " FOR NO KEY UPDATE");
 
     LOCK_ATTEMPTS = "SELECT attempt FROM payments WHERE order_id = $1 ORDER BY attempt FOR NO KEY UPDATE";
 

@@ -7,6 +7,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::super::errors::{Stop, broken, column};
+use super::super::orders::by_id;
 use super::super::pools::Statement;
 use super::super::records::millis;
 use super::super::settle::write::payload;
@@ -15,10 +16,10 @@ use crate::order::life::{Life, Writes};
 statements! {
     /// The rows are locked by this transaction, so the conditions on what they were hold; their counts are looked at
     /// all the same. Where there is no new attempt, no money and no message, their parts insert nothing.
-    WRITE = "
+    WRITE = concat!("
         WITH moved AS (
             UPDATE orders SET status = $3, payment_method = $4, updated_at = clock_timestamp()
-            WHERE id = $1 AND status = $2 RETURNING id
+            WHERE status = $2 AND ctid = (SELECT o.ctid FROM orders o WHERE ", by_id!(), ") RETURNING id
         ), attempts AS (
             UPDATE payments p SET status = new.status, provider_id = coalesce(p.provider_id, new.provider_id),
                 updated_at = clock_timestamp(),
@@ -46,7 +47,7 @@ statements! {
             INSERT INTO outbox (id, topic, payload, created_at)
             SELECT $21, 'order.paid', $22, clock_timestamp() WHERE $21::uuid IS NOT NULL
         )
-        SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM attempts) AS attempts";
+        SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM attempts) AS attempts");
 }
 
 /// Writes what turned an order from `before` to `after`.
