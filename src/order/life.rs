@@ -270,20 +270,25 @@ impl Life {
         (Verdict::Done, writes)
     }
 
-    /// A second payment for an attempt that has one: recorded, to be paid back, never dropped.
+    /// A second payment for an attempt that has one: never dropped. It pays an order that is not paid yet, so that it
+    /// does not matter which of the two comes first; else it is to be paid back.
     fn unasked(&self, attempt: &Attempt, word: &Word) -> (Verdict, Writes) {
         if word.said != PaymentStatus::Captured {
             return (Verdict::Already, Writes::default());
         }
+        let change = match step(self.order.status, PaymentStatus::Unknown, attempt.method, Event::ProviderPaid) {
+            Step::To(change) => change,
+            other => return nothing(other),
+        };
         let new = Attempt {
             number: self.attempts.last().map_or(1, |last| last.number + 1),
             provider_key: None,
             provider_id: word.provider_id.clone(),
-            status: PaymentStatus::RefundDue,
+            status: change.payment.unwrap_or(PaymentStatus::RefundDue),
             age: Duration::ZERO,
             ..attempt.clone()
         };
-        (Verdict::Done, Writes { new_attempt: Some(new), ..Writes::default() })
+        (Verdict::Done, Writes { new_attempt: Some(new), ..self.writes(&change) })
     }
 
     fn refunded(&self, provider_id: &str) -> (Verdict, Writes) {
@@ -354,3 +359,6 @@ fn nothing(step: Step) -> (Verdict, Writes) {
     };
     (verdict, Writes::default())
 }
+
+#[cfg(test)]
+mod tests;
