@@ -23,6 +23,11 @@ use crate::app::App;
 use crate::config::{Config, name};
 use crate::web;
 
+/// The most connections of buyers and clients at once; further ones wait in the kernel's queue. With the operators', the
+/// database's and the token store's they stay below the 1,024 file descriptors that many systems give a process.
+const CONNECTIONS: usize = 900;
+/// The most connections of operators.
+const OPS_CONNECTIONS: usize = 50;
 /// How long a stop waits for work that outlives its caller, after the connections: both together stay below the 30 s
 /// after which an operator's patience, or the supervisor's, ends.
 const WORK_WITHIN: Duration = Duration::from_secs(15);
@@ -62,6 +67,7 @@ impl Listeners {
 /// Serves until `stop`; then finishes what was begun, as far as the time allows, and closes the store.
 pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     let Listeners { main, ops } = listeners;
+    metrics::start();
     let routers = (main_router(&app), ops::router(&app));
     let numbers = tokio::spawn(ops::upkeep());
     for (word, listener) in [("listening", &main), ("ops", &ops)] {
@@ -69,7 +75,10 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
             tracing::info!("{word} on http://{address}");
         }
     }
-    tokio::join!(accept::serve(main, routers.0, &stop), accept::serve(ops, routers.1, &stop));
+    tokio::join!(
+        accept::serve(main, routers.0, CONNECTIONS, &stop),
+        accept::serve(ops, routers.1, OPS_CONNECTIONS, &stop)
+    );
     app.tasks.close();
     if timeout(WORK_WITHIN, app.tasks.wait()).await.is_err() {
         tracing::warn!("{} pieces of work are cut off; their leases let a retry finish them", app.tasks.len());

@@ -34,8 +34,6 @@ CREATE TABLE account_entries (
 );
 -- Money moves once per order and kind, whatever runs twice.
 CREATE UNIQUE INDEX account_entries_once_per_order ON account_entries (order_id, kind) WHERE order_id IS NOT NULL;
--- For the sum of an account.
-CREATE INDEX account_entries_by_account ON account_entries (account_id);
 
 -- Layer 3: one intent, one order, for ever.
 CREATE TABLE orders (

@@ -160,8 +160,11 @@ stop_process() {
 
 stop_services() {
     local item
-    for item in "${SERVICE_PIDS[@]}"; do stop_process "$item"; done
-    SERVICE_PIDS=()
+    # The last first: what was started later may need what was there before.
+    while ((${#SERVICE_PIDS[@]})); do
+        stop_process "${SERVICE_PIDS[-1]}"
+        unset 'SERVICE_PIDS[-1]'
+    done
     for item in "${SERVICE_DIRS[@]}"; do rm -rf -- "$item" || true; done
     SERVICE_DIRS=()
 }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 use uuid::Uuid;
 
-use crate::order::values::{Cents, OrderId};
+use crate::order::values::OrderId;
 use crate::order::{self, Method, Order, PaymentStatus, Status};
 use crate::store;
 
@@ -26,22 +26,25 @@ fn rfc3339(time: OffsetDateTime) -> String {
 
 /// Describes a member that is one of these words.
 #[must_use]
-pub fn words(words: impl IntoIterator<Item = &'static str>) -> Object {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).build()
+pub fn words(about: &str, words: impl IntoIterator<Item = &'static str>) -> Object {
+    ObjectBuilder::new().schema_type(Type::String).description(Some(about)).enum_values(Some(words)).build()
 }
 
 fn statuses() -> Object {
-    words([Status::Pending, Status::Paid, Status::Shipped, Status::Cancelled].map(Status::as_str))
+    words(
+        "Where it is in its life.",
+        [Status::Pending, Status::Paid, Status::Shipped, Status::Cancelled].map(Status::as_str),
+    )
 }
 
 /// How an order may be paid.
 #[must_use]
 pub fn methods() -> Object {
-    words([Method::Balance, Method::Card].map(Method::as_str))
+    words("How it is paid; `card` only where the shop offers it.", [Method::Balance, Method::Card].map(Method::as_str))
 }
 
 fn payment_statuses() -> Object {
-    words(PaymentStatus::ALL.map(PaymentStatus::as_str))
+    words("How far the latest attempt to pay is.", PaymentStatus::ALL.map(PaymentStatus::as_str))
 }
 
 /// An order as it stands.
@@ -57,7 +60,7 @@ pub struct OrderBody<'a> {
     pub lines: Vec<LineBody<'a>>,
     /// Sum of the lines, in minor units.
     #[schema(example = 3000)]
-    pub total: Cents,
+    pub total: i64,
     /// Of the total and all prices (ISO 4217).
     #[schema(example = "EUR")]
     pub currency: &'a str,
@@ -92,7 +95,7 @@ pub struct LineBody<'a> {
     pub quantity: u32,
     /// Price of one when it was ordered, in minor units.
     #[schema(example = 1500)]
-    pub unit_price: Cents,
+    pub unit_price: i64,
 }
 
 /// How an order is paid.
@@ -155,7 +158,7 @@ pub struct ProductBody<'a> {
     pub name: &'a str,
     /// Price of one, in minor units.
     #[schema(example = 1500)]
-    pub unit_price: Cents,
+    pub unit_price: i64,
     /// Of the price (ISO 4217).
     #[schema(example = "EUR")]
     pub currency: &'a str,
@@ -184,7 +187,7 @@ impl<'a> ProductBody<'a> {
 pub struct AccountBody<'a> {
     /// What it may spend, in minor units.
     #[schema(minimum = 0, example = 97_000)]
-    pub balance: Cents,
+    pub balance: i64,
     /// Of the balance (ISO 4217).
     #[schema(example = "EUR")]
     pub currency: &'a str,

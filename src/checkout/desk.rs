@@ -8,7 +8,7 @@
 //! 2. the *writers* settle what was won, each batch in one transaction.
 //!
 //! The work belongs to the desk: a caller that leaves cannot cut it in half. A batch that fails as a whole is settled
-//! one by one ([`Settling`]), so that one bad order never fails its neighbours.
+//! one by one, so that one bad order never fails its neighbours.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -33,7 +33,11 @@ async fn connect(database: &Database, migrate: bool, patience: Duration) -> Resu
     match database {
         Database::Sqlite(path) => {
             let options = sqlite::Options { busy_timeout: patience.min(CONNECT_WITHIN / 2), ..Default::default() };
-            Ok(Arc::new(Sqlite::connect(path, options).await?))
+            let store = Sqlite::connect(path, options).await?;
+            if !migrate {
+                store.products().await?; // a file without the schema is told at the start, not by the first buyer
+            }
+            Ok(Arc::new(store))
         }
         Database::Postgres(url) => {
             let tuning = PgTuning { statement_timeout: patience, connect_within: CONNECT_WITHIN };

@@ -53,6 +53,10 @@ fn public_pem(given: &str) -> Result<JwtKey, ConfigError> {
 
 fn is_public_key(pem: &str) -> bool {
     let bytes = pem.as_bytes();
+    // The library takes RSA's private key too, and then refuses every token.
+    if pem.contains("PRIVATE KEY-----") {
+        return false;
+    }
     DecodingKey::from_rsa_pem(bytes).is_ok()
         || DecodingKey::from_ed_pem(bytes).is_ok()
         || DecodingKey::from_ec_pem(bytes).is_ok_and(|key| is_p256(&key))

@@ -16,9 +16,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// The most connections at once; further ones wait in the kernel's queue. Below the 1,024 file descriptors that many
-/// systems give a process.
-const CONNECTIONS: usize = 900;
 /// How long a request's head may take. hyper counts from the end of the answer before it, so this is also how long an idle
 /// connection is kept.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -31,10 +28,11 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: without free file descriptors the next try fails as fast.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`, then takes no further connection and waits a while for the answers that are under way.
-pub(super) async fn serve(listener: TcpListener, router: Router, stop: &CancellationToken) {
+/// Serves at most `most` connections at once, until `stop`; then takes no further one and waits a while for the answers
+/// that are under way.
+pub(super) async fn serve(listener: TcpListener, router: Router, most: usize, stop: &CancellationToken) {
     let server = server();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::new(Semaphore::new(most));
     let connections = GracefulShutdown::new();
     loop {
         let (stream, place) = tokio::select! {
@@ -56,7 +54,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, stop: &Cancella
     tokio::select! {
         () = connections.shutdown() => {}
         () = sleep(DRAIN_WITHIN) => {
-            tracing::warn!("{} connections were still open and are cut", CONNECTIONS - places.available_permits());
+            tracing::warn!("{} connections were still open and are cut", most - places.available_permits());
         }
     }
 }
@@ -88,5 +86,57 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_past_the_limit_waits_until_another_has_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let router = Router::new().route("/", get(async || "served"));
+        let stopped = stop.clone();
+        let server = tokio::spawn(async move { serve(listener, router, 1, &stopped).await });
+
+        let mut first = TcpStream::connect(address).await.unwrap();
+        first.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        assert!(first.read(&mut [0; 1024]).await.unwrap() > 0);
+        let mut second = TcpStream::connect(address).await.unwrap();
+        second.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let early = tokio::time::timeout(Duration::from_millis(100), second.read_u8()).await;
+        assert!(early.is_err(), "the first connection is still open");
+        drop(first);
+        let mut answer = String::new();
+        second.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("served"), "{answer}");
+
+        stop.cancel();
+        server.await.unwrap();
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_no_more_still_gets_its_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let router = Router::new().route("/", get(async || "served"));
+        let stop = CancellationToken::new();
+        let serving = serve(listener, router, 1, &stop);
+        let asking = async {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            stop.cancel();
+            answer
+        };
+        assert!(tokio::join!(serving, asking).1.ends_with("served"));
     }
 }

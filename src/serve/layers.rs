@@ -1,4 +1,6 @@
 //! What every request passes, whichever face it is for.
+//!
+//! Deliberately absent: a limit on a body's size. Each face refuses in its own format.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
@@ -24,8 +26,6 @@ use super::metrics;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest request id of a client that is kept.
 const LONGEST_ID: usize = 64;
-/// The largest body, in bytes.
-const LARGEST_BODY: usize = 64 * 1024;
 /// How long a body may take, all of it.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -34,7 +34,6 @@ pub(super) fn around(routes: Router) -> Router {
     let no_store = SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // The last is the outermost.
     routes
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(from_fn(limit_time_of_body))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(no_store)
@@ -113,5 +112,92 @@ impl HttpBody for Timed {
 
     fn size_hint(&self) -> http_body::SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::routing::{get, post};
+    use tokio_util::io::ReaderStream;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    fn routes() -> Router {
+        let routes = Router::new()
+            .route(
+                "/id",
+                get(async |request: Request| request.headers()[REQUEST_ID].clone().to_str().unwrap().to_owned()),
+            )
+            .route("/cached", get(async || ([(CACHE_CONTROL, "max-age=60")], "kept")))
+            .route("/bug", get(async || -> StatusCode { panic!("a bug with hunter2 in it") }))
+            .route("/length", post(async |body: Bytes| body.len().to_string()));
+        around(routes)
+    }
+
+    async fn ask(request: Request) -> Response {
+        routes().oneshot(request).await.unwrap()
+    }
+
+    fn get_with_id(id: &[u8]) -> Request {
+        let mut request = Request::get("/id").body(Body::empty()).unwrap();
+        request.headers_mut().append(REQUEST_ID, HeaderValue::from_bytes(id).unwrap());
+        request
+    }
+
+    async fn text(response: Response) -> String {
+        String::from_utf8(to_bytes(response.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_request_id_that_came_along_is_kept_when_it_is_harmless() {
+        let response = ask(get_with_id(b"abc-123_4.5")).await;
+        assert_eq!(response.headers()[REQUEST_ID], "abc-123_4.5");
+        assert_eq!(text(response).await, "abc-123_4.5");
+    }
+
+    #[tokio::test]
+    async fn any_other_request_id_is_replaced() {
+        let long = [b'a'; LONGEST_ID + 1];
+        for id in [&b""[..], b"a b", b"<script>", b"\xff", &long] {
+            let response = ask(get_with_id(id)).await;
+            let made = response.headers()[REQUEST_ID].to_str().unwrap().to_owned();
+            assert!(Uuid::try_parse(&made).is_ok(), "{made}");
+            assert_eq!(text(response).await, made);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_by_a_cache_unless_its_handler_says_so() {
+        for (path, control) in [("/id", "no-store"), ("/nowhere", "no-store"), ("/cached", "max-age=60")] {
+            let response = ask(Request::get(path).body(Body::empty()).unwrap()).await;
+            assert_eq!(response.headers()[CACHE_CONTROL], control, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bug_is_a_500_that_tells_nothing() {
+        let response = ask(Request::get("/bug").body(Body::empty()).unwrap()).await;
+        assert_eq!(response.status(), 500);
+        assert!(!text(response).await.contains("hunter2"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_for_too_long_fails_without_408() {
+        let (mut client, server) = tokio::io::duplex(1);
+        let drip = tokio::spawn(async move {
+            for _ in 0..40 {
+                if tokio::io::AsyncWriteExt::write_all(&mut client, b"x").await.is_err() {
+                    return;
+                }
+                sleep(BODY_WITHIN / 20).await;
+            }
+        });
+        let begun = tokio::time::Instant::now();
+        let response = ask(Request::post("/length").body(Body::from_stream(ReaderStream::new(server))).unwrap()).await;
+        assert_eq!(response.status(), 400);
+        assert_eq!(begun.elapsed().as_secs(), BODY_WITHIN.as_secs());
+        drip.await.unwrap();
     }
 }

@@ -22,7 +22,12 @@ const LAYERS: [(&str, &[&str]); 3] = [
 /// Upper bounds in seconds: from a replay to the longest that a silent dependency is waited for.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// The process's numbers; the first call starts counting.
+/// Starts counting. What was counted before is lost.
+pub(super) fn start() {
+    handle();
+}
+
+/// The process's numbers.
 pub(super) fn handle() -> &'static PrometheusHandle {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
     HANDLE.get_or_init(|| {

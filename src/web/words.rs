@@ -82,6 +82,8 @@ pub fn label(field: &str) -> &str {
     match field {
         "payment" => "Payment",
         "note" => "Note",
+        // What concerns the goods as a whole: the form's name for it, and the desk's.
+        "quantity" | "/lines" => "Goods",
         _ => field,
     }
 }

@@ -212,14 +212,18 @@ async fn in_memory_a_token_lives_exactly_as_long_as_it_should() {
 #[tokio::test]
 async fn in_redis_a_token_expires() {
     let Some(url) = redis::shared() else { return };
-    let tokens = Tokens::connect(&redis::single(&url), Duration::from_millis(150)).await;
+    let tokens = Tokens::connect(&redis::single(&url), Duration::from_secs(1)).await;
     let visitor = visitor();
-    let (first, second) = (of(&visitor), of(&visitor));
+    let (first, second, third) = (of(&visitor), of(&visitor), of(&visitor));
     let expired = tokens.issue(&first).await;
-    tokio::time::sleep(Duration::from_millis(160)).await;
-    let fresh = tokens.issue(&second).await;
-    assert_eq!(spend(&tokens, &fresh, &second).await, Spend::Accepted);
-    assert_eq!(spend(&tokens, &expired, &first).await, Spend::Unknown);
+    let purged = tokens.issue(&second).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    let fresh = tokens.issue(&third).await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(spend(&tokens, &expired, &first).await, Spend::Unknown, "although its neighbour still lives");
+    assert_eq!(spend(&tokens, &fresh, &third).await, Spend::Accepted);
+    tokens.issue(&third).await;
+    assert_eq!(spend(&tokens, &purged, &second).await, Spend::Unknown);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The table of operations: what each takes and what it may answer.
 
+use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
 use utoipa::openapi::header::{Header, HeaderBuilder};
@@ -13,15 +14,16 @@ use utoipa::openapi::{
 use crate::api::problem::Problem;
 use crate::api::view::{methods, words};
 
-/// `POST /api/orders`, as `order::request` reads it.
-#[derive(ToSchema)]
+/// What to order. A member that is not named here is an error.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = NewOrder)]
 #[allow(dead_code, reason = "only described: reading is done by order::request")]
 pub(super) struct NewOrderBody {
     /// What, and how many; the same SKU twice is added up.
     #[schema(min_items = 1, max_items = 50)]
     lines: Vec<NewLineBody>,
-    /// Where the money comes from. `card` only where the shop offers it.
+    /// Where the money comes from.
     #[schema(schema_with = methods)]
     payment: String,
     /// With `card`: the provider's name for it.
@@ -36,7 +38,8 @@ pub(super) struct NewOrderBody {
 }
 
 /// One wanted line.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = NewOrderLine)]
 #[allow(dead_code, reason = "only described: reading is done by order::request")]
 pub(super) struct NewLineBody {
@@ -181,8 +184,8 @@ fn get_account() -> Described {
 
 /// The header that a repeat has and a first answer lacks.
 pub(super) fn replayed() -> Header {
-    let about = "`true` when the answer was given before; absent on a first answer.";
-    HeaderBuilder::new().schema(Some(words(["true"]))).description(Some(about)).build()
+    let about = "There when the answer was given before; absent on a first answer.";
+    HeaderBuilder::new().schema(Some(words("Always this.", ["true"]))).description(Some(about)).build()
 }
 
 fn text() -> ObjectBuilder {

@@ -51,7 +51,6 @@ struct Slot {
     connection: Option<Connection>,
     /// Counts connections, so that who failed on an old one leaves the new one alone.
     generation: u64,
-    refused_at: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -112,28 +111,17 @@ impl Link {
         }
     }
 
-    /// The shared connection, made if need be. Who waited behind an attempt that failed shares its outcome.
+    /// The shared connection, made if need be.
     async fn connection(&self, deadline: Instant) -> RedisResult<(u64, Connection)> {
-        let asked_at = Instant::now();
         let mut slot = timeout_at(deadline, self.slot.lock()).await.map_err(|_| silent())?;
-        if let Some(connection) = &slot.connection {
-            return Ok((slot.generation, connection.clone()));
+        if slot.connection.is_none() {
+            let until = deadline.min(Instant::now() + CONNECT);
+            let opened = timeout_at(until, Connection::open(&self.target)).await.unwrap_or_else(|_| Err(silent()))?;
+            slot.generation += 1;
+            slot.connection = Some(opened);
         }
-        if slot.refused_at.is_some_and(|at| at >= asked_at) {
-            return Err(silent());
-        }
-        let until = deadline.min(Instant::now() + CONNECT);
-        match timeout_at(until, Connection::open(&self.target)).await.unwrap_or_else(|_| Err(silent())) {
-            Ok(connection) => {
-                slot.generation += 1;
-                slot.connection = Some(connection.clone());
-                Ok((slot.generation, connection))
-            }
-            Err(error) => {
-                slot.refused_at = Some(Instant::now());
-                Err(error)
-            }
-        }
+        let generation = slot.generation;
+        slot.connection.clone().map(|connection| (generation, connection)).ok_or_else(silent)
     }
 
     async fn drop_connection(&self, generation: u64) {

@@ -25,12 +25,12 @@ use crate::config::Redis;
 
 /// Stores a token. KEYS: live. ARGV: token, its life in ms, tokens per subject.
 ///
+/// What has expired is not looked for: it is the oldest and goes first by the cap, or with the whole list.
 /// Microseconds, so that two tokens issued one after the other keep their order under the cap.
 const ISSUE: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2] * 1000), ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - ARGV[3])
 local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.ceil(last / 1000)))

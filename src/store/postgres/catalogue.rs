@@ -1,10 +1,10 @@
 //! Products. Rows are written in SKU order, the order in which settling locks them.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
 use sqlx::postgres::PgRow;
 
-use super::errors::{broken, column, stored};
+use super::errors::{column, stored};
 use super::pools::{Pools, Statement};
 use crate::order::Product;
 use crate::order::values::{Currency, Sku};
@@ -44,18 +44,18 @@ pub(super) async fn products(pools: &Pools) -> Result<Vec<Product>> {
 }
 
 pub(super) async fn import(pools: &Pools, rows: &[Product]) -> Result<()> {
-    let mut seen = HashSet::new();
-    if let Some(twice) = rows.iter().find(|row| !seen.insert(&row.sku)) {
-        return Err(broken(format!("the SKU {} comes twice", twice.sku)));
-    }
-    pools.query(|| of_all(IMPORT, rows)).await.map(drop)
+    // One statement cannot update a row twice; row by row, the last would count.
+    let last: BTreeMap<&Sku, &Product> = rows.iter().map(|row| (&row.sku, row)).collect();
+    let rows: Vec<&Product> = last.into_values().collect();
+    pools.query(|| of_all(IMPORT, &rows)).await.map(drop)
 }
 
 pub(super) async fn add_missing(pools: &Pools, rows: &[Product]) -> Result<()> {
-    pools.query(|| of_all(ADD_MISSING, rows)).await.map(drop)
+    let rows: Vec<&Product> = rows.iter().collect();
+    pools.query(|| of_all(ADD_MISSING, &rows)).await.map(drop)
 }
 
-fn of_all(sql: &'static str, rows: &[Product]) -> Statement {
+fn of_all(sql: &'static str, rows: &[&Product]) -> Statement {
     sqlx::query(sql)
         .bind(rows.iter().map(|p| p.sku.to_string()).collect::<Vec<_>>())
         .bind(rows.iter().map(|p| p.name.clone()).collect::<Vec<_>>())

@@ -14,7 +14,10 @@ pub(super) fn broken(what: impl Into<String>) -> StoreError {
 pub(super) fn map(error: &Error) -> StoreError {
     let text = error.to_string();
     match error {
-        Error::Io(_) | Error::Tls(_) | Error::PoolClosed | Error::WorkerCrashed => StoreError::Unreachable(text),
+        // A protocol error is what sqlx says of a connection that is accepted and closed at once, as by a proxy.
+        Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::PoolClosed | Error::WorkerCrashed => {
+            StoreError::Unreachable(text)
+        }
         Error::PoolTimedOut => StoreError::Busy(text),
         Error::Database(database) => match database.code().as_deref().unwrap_or_default() {
             // A lock or a statement took too long, or the server ended a transaction that sat idle: rolled back.

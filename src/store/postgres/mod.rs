@@ -11,7 +11,7 @@
 //! through the arbiter index of `ON CONFLICT`. One integration test holds this on filled tables without statistics.
 //!
 //! Deliberately absent: savepoints, advisory locks (but for the migrations'), LISTEN, and any SQL put together at run
-//! time, but for one number in [`pools`].
+//! time, but for one number in `pools`.
 
 /// Declares the SQL of a file, and the list of it for the test that prepares every statement.
 macro_rules! statements {
@@ -67,6 +67,7 @@ pub struct PgTuning {
 pub struct Postgres {
     pools: Pools,
     plain: PgConnectOptions,
+    connect_within: Duration,
 }
 
 impl Postgres {
@@ -87,7 +88,8 @@ impl Postgres {
                 return Err(StoreError::Unreachable(silent));
             }
         }
-        Ok(Self { pools: Pools::new(&plain, tuning.statement_timeout), plain })
+        let pools = Pools::new(&plain, tuning.statement_timeout);
+        Ok(Self { pools, plain, connect_within: tuning.connect_within })
     }
 
     /// Whether every migration of this build was applied; for a start that must not migrate.
@@ -136,7 +138,8 @@ impl Store for Postgres {
     /// On a connection without time limits: an index on a large table takes its time, and so does the advisory lock
     /// while another process migrates.
     async fn migrate(&self) -> Result<()> {
-        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.plain.clone());
+        let one = PgPoolOptions::new().max_connections(1).acquire_timeout(self.connect_within);
+        let pool = one.connect_lazy_with(self.plain.clone());
         let done = MIGRATOR.run(&pool).await;
         pool.close().await; // ends the session, and with it the lock that a failed run keeps
         match done {

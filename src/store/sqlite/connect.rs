@@ -30,7 +30,7 @@ const ANALYSIS_LIMIT: u32 = 400;
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long one call waits for the write lock (of this process and of the file) before
-    /// [`StoreError::Busy`](crate::store::StoreError::Busy), unless the call names its own limit.
+    /// `StoreError::Busy`, unless the call names its own limit.
     pub busy_timeout: Duration,
     /// How many connections read at the same time; they are opened when they are needed.
     pub readers: u32,

@@ -8,7 +8,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::service::{Service, run, stderr, stdout};
+use crate::harness::Database;
+use crate::harness::proxy::{Fault, Proxy};
+use crate::harness::service::{SECRET, Service, run, stderr, stdout};
 
 /// All decisions of the contract's section 9.
 const DECISIONS: [(&str, &[&str]); 3] = [
@@ -204,4 +206,51 @@ async fn two_services_that_start_at_once_on_a_new_file_both_serve() {
         let asked = reqwest::Client::new().get(format!("http://{}/api/account", service.main));
         assert_eq!(asked.bearer_auth(token.trim_end()).send().await.unwrap().status(), 200);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgresql_it_wants_a_schema_gives_nothing_away_and_tells_when_the_database_is_gone() {
+    if std::env::var_os("TEST_DATABASE_URL").is_none() {
+        return; // PostgreSQL only
+    }
+    let (folder, database) = (tempfile::tempdir().unwrap(), Database::create().await);
+    let mut url: reqwest::Url = database.url().parse().unwrap();
+    let proxy = Proxy::start(url.socket_addrs(|| Some(5432)).unwrap()[0]).await;
+    url.set_port(Some(proxy.addr().port())).unwrap();
+    let redis = std::env::var("TEST_REDIS_URL").unwrap_or_default();
+    let env = [
+        ("DATABASE_URL", url.as_str()),
+        ("REDIS_URL", &redis),
+        ("ONCEGATE_COOKIE_SECRET", SECRET),
+        ("ONCEGATE_JWT_SECRET", SECRET),
+    ];
+    let unready = run(folder.path(), &["--no-migrate", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"], &env).await;
+    assert!(unready.status.code() == Some(1) && stderr(&unready).contains("oncegate migrate"), "{}", stderr(&unready));
+
+    let service = Service::start(folder.path(), &env).await;
+    assert!(!service.log[0].contains("embedded default"), "{}", service.log[0]);
+    assert_eq!(service.get("/readyz").await.text().await.unwrap(), r#"{"database":"ok","tokens":"ok"}"#);
+    let token = stdout(&run(folder.path(), &["token", "--sub", "a"], &env).await);
+    for (path, expected) in [("products", "[]"), ("account", r#"{"balance":0,"currency":"EUR","coupons":[]}"#)] {
+        let asked = reqwest::Client::new().get(format!("http://{}/api/{path}", service.main));
+        assert_eq!(asked.bearer_auth(token.trim_end()).send().await.unwrap().text().await.unwrap(), expected);
+    }
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is kept in files");
+
+    proxy.set(Fault::Refuse);
+    let answer = service.get("/readyz").await;
+    assert!(answer.status() == 503 && answer.headers().contains_key("retry-after"));
+    assert_eq!(answer.text().await.unwrap(), r#"{"database":"unreachable","tokens":"ok"}"#);
+    assert_eq!(service.get("/healthz").await.status(), 200);
+    proxy.set(Fault::Stall);
+    let begun = Instant::now();
+    assert_eq!(service.get_ops("/readyz").await.status(), 503);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    proxy.set(Fault::None);
+    while service.get("/readyz").await.status() != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not come back");
+        tokio::task::yield_now().await;
+    }
+    service.signal(Signal::SIGTERM);
+    assert_eq!(service.end().await.0, Some(0));
 }

@@ -9,12 +9,12 @@ pub mod redis;
 pub mod service;
 pub mod shop;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oncegate::store::Store;
 use oncegate::store::postgres::{PgTuning, Postgres};
-use oncegate::store::sqlite;
+use oncegate::store::{Store, sqlite};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
 use uuid::Uuid;
 
@@ -78,7 +78,7 @@ impl Drop for Database {
 pub async fn open(url: &str) -> Arc<dyn Store> {
     if let Some(path) = url.strip_prefix("sqlite://") {
         let options = sqlite::Options { busy_timeout: STATEMENT_TIMEOUT, ..sqlite::Options::default() };
-        return Arc::new(sqlite::Sqlite::connect(path.as_ref(), options).await.unwrap());
+        return Arc::new(sqlite::Sqlite::connect(Path::new(path), options).await.unwrap());
     }
     let tuning = PgTuning { statement_timeout: STATEMENT_TIMEOUT, connect_within: STATEMENT_TIMEOUT };
     Arc::new(Postgres::connect(url, tuning).await.unwrap())

@@ -39,6 +39,7 @@ struct Shared {
     fault: watch::Sender<Fault>,
     cuts: watch::Sender<u64>,
     accepted: AtomicUsize,
+    silent: AtomicUsize,
     lost: AtomicUsize,
 }
 
@@ -51,6 +52,7 @@ impl Proxy {
             fault: watch::Sender::new(Fault::None),
             cuts: watch::Sender::new(0),
             accepted: AtomicUsize::new(0),
+            silent: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
         });
         let task = tokio::spawn(accept(listener, upstream, shared.clone()));
@@ -70,6 +72,11 @@ impl Proxy {
     /// Closes the connections that are open now.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// From now on the connections that are open stay so and never answer, as after a fail-over without a farewell. New ones work.
+    pub fn silence(&self) {
+        self.shared.silent.store(self.accepted(), Ordering::SeqCst);
     }
 
     /// Connections accepted so far.
@@ -92,14 +99,14 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        shared.accepted.fetch_add(1, Ordering::SeqCst);
-        connections.spawn(carry(client, upstream, shared.clone()));
+        let number = shared.accepted.fetch_add(1, Ordering::SeqCst);
+        connections.spawn(carry(number, client, upstream, shared.clone()));
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// One connection: ends, closing both sides, with whichever direction ends first.
-async fn carry(client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
+async fn carry(number: usize, client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
     let mut fault = shared.fault.subscribe();
     let mut cuts = shared.cuts.subscribe();
     if *fault.borrow() == Fault::Refuse {
@@ -110,7 +117,7 @@ async fn carry(client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
         () = requests(from_client, to_server, shared.fault.subscribe()) => {}
-        () = replies(from_server, to_client, &shared) => {}
+        () = replies(number, from_server, to_client, &shared) => {}
         _ = fault.wait_for(|fault| *fault == Fault::Refuse) => {}
         _ = cuts.changed() => {}
     }
@@ -126,11 +133,15 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fault: wa
     }
 }
 
-async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared) {
+async fn replies(number: usize, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared) {
     let mut fault = shared.fault.subscribe();
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
         let now = fault.wait_for(|fault| *fault != Fault::Stall).await.map(|fault| *fault).unwrap_or(Fault::None);
+        if number < shared.silent.load(Ordering::SeqCst) {
+            shared.lost.fetch_add(1, Ordering::SeqCst);
+            continue;
+        }
         match now {
             Fault::None | Fault::Stall | Fault::Refuse => {}
             Fault::Delay(time) => tokio::time::sleep(time).await,

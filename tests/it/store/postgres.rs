@@ -2,7 +2,7 @@
 
 mod plans;
 
-use std::net::ToSocketAddrs as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oncegate::order::decide::Decision;
@@ -12,9 +12,9 @@ use sqlx::Executor;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::harness::TestStore;
 use crate::harness::goods::{account, asked, claim_request, claimed, place_one, placed, product, rules};
 use crate::harness::proxy::{Fault, Proxy};
-use crate::harness::{Sql, TestStore};
 
 const TUNING: PgTuning = PgTuning { statement_timeout: Duration::from_secs(3), connect_within: Duration::from_secs(2) };
 
@@ -24,13 +24,17 @@ async fn shop() -> Option<TestStore> {
     Some(t)
 }
 
-/// A store whose connections can be cut.
-async fn behind_proxy(t: &TestStore) -> (Proxy, std::sync::Arc<dyn Store>) {
+/// A store whose connections can be cut, and whose answers take so much longer.
+async fn behind_proxy(t: &TestStore, delay: Duration) -> (Proxy, Arc<dyn Store>) {
     let mut url: reqwest::Url = t.database.url().parse().unwrap();
-    let upstream = (url.host_str().unwrap(), url.port().unwrap_or(5432)).to_socket_addrs().unwrap().next().unwrap();
+    let upstream = url.socket_addrs(|| Some(5432)).unwrap()[0];
     let proxy = Proxy::start(upstream).await;
+    if !delay.is_zero() {
+        proxy.set(Fault::Delay(delay));
+    }
+    url.set_ip_host(proxy.addr().ip()).unwrap();
     url.set_port(Some(proxy.addr().port())).unwrap();
-    (proxy, std::sync::Arc::new(Postgres::connect(url.as_str(), TUNING).await.unwrap()))
+    (proxy, Arc::new(Postgres::connect(url.as_str(), TUNING).await.unwrap()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,8 +75,7 @@ async fn a_lock_held_from_outside_makes_settling_busy_within_the_lock_wait_and_n
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_work_than_connections_is_busy_in_time_and_reads_go_on_beside_it() {
     let Some(t) = shop().await else { return };
-    let store: std::sync::Arc<dyn Store> =
-        std::sync::Arc::new(Postgres::connect(t.database.url(), TUNING).await.unwrap());
+    let store: Arc<dyn Store> = Arc::new(Postgres::connect(t.database.url(), TUNING).await.unwrap());
     let mut outside = t.sql.postgres().begin().await.unwrap();
     outside.execute("SELECT 1 FROM products WHERE sku = 'A' FOR UPDATE").await.unwrap();
     let mut work = JoinSet::new();
@@ -95,7 +98,7 @@ async fn more_work_than_connections_is_busy_in_time_and_reads_go_on_beside_it() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_went_away_is_unreachable_and_works_again_once_it_is_back() {
     let Some(t) = shop().await else { return };
-    let (proxy, store) = behind_proxy(&t).await;
+    let (proxy, store) = behind_proxy(&t, Duration::ZERO).await;
     let buyer = account(&store, 100).await;
     place_one(&store, asked(buyer, "before", &[("A", 1)])).await;
 
@@ -115,7 +118,7 @@ async fn a_server_that_went_away_is_unreachable_and_works_again_once_it_is_back(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_the_server_ended_are_replaced_without_a_failed_call() {
     let Some(t) = shop().await else { return };
-    let (_proxy, store) = behind_proxy(&t).await;
+    let (_proxy, store) = behind_proxy(&t, Duration::ZERO).await;
     let buyer = account(&store, 100).await;
     for round in 0..3 {
         let mut busy = JoinSet::new();
@@ -143,33 +146,43 @@ async fn connections_that_the_server_ended_are_replaced_without_a_failed_call() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_hundred_cancelled_calls_leave_no_transaction_open_and_lose_no_later_write() {
     let Some(t) = shop().await else { return };
+    let (_proxy, store) = behind_proxy(&t, Duration::from_millis(1)).await;
     let buyer = account(&t.store, 100_000).await;
-    let mut work = JoinSet::new();
-    for n in 0..400_u64 {
-        let (store, ask) = (t.store.clone(), asked(buyer, &format!("k{n}"), &[("A", 1)]));
-        work.spawn(async move {
-            let batch = claimed(&store, vec![ask]).await;
-            // From "not even begun" to "nearly done", spread evenly.
-            let patience = Duration::from_micros(n * 37 % 8_000);
-            let _ = tokio::time::timeout(patience, store.settle(&batch, &rules())).await;
-        });
-        if n % 4 == 3 {
-            while work.join_next().await.is_some() {}
+    let settle = |n: u64, patience: Duration| {
+        let (store, claims, ask) = (store.clone(), t.store.clone(), asked(buyer, &format!("k{n}"), &[("A", 1)]));
+        async move {
+            let batch = claimed(&claims, vec![ask]).await;
+            tokio::time::timeout(patience, store.settle(&batch, &rules())).await.is_ok()
         }
+    };
+    for n in 1000..1008 {
+        assert!(settle(n, TUNING.statement_timeout).await, "the connection is open");
     }
+    let begun = Instant::now();
+    assert!(settle(1008, TUNING.statement_timeout).await);
+    let whole = begun.elapsed();
+    for n in 0..400 {
+        // One after the other on the same connection, each cut a little later than the last.
+        settle(n, whole * u32::try_from(n % 50).unwrap() / 50).await;
+        assert_none_idle_in_transaction(&t).await; // before a later BEGIN could hide it
+    }
+    let before = t.sql.int("SELECT count(*) FROM orders").await;
+    for n in 0..20 {
+        place_one(&store, asked(buyer, &format!("later{n}"), &[("A", 1)])).await;
+    }
+    assert_eq!(t.sql.int("SELECT count(*) FROM orders").await, before + 20);
+    assert_eq!(t.store.balance(buyer).await.unwrap(), 100_000 - before - 20);
+}
+
+async fn assert_none_idle_in_transaction(t: &TestStore) {
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
         AND application_name = 'oncegate' AND state LIKE 'idle in transaction%'";
-    let deadline = Instant::now() + Duration::from_secs(5);
+    // Sooner than the server itself ends such a session.
+    let deadline = Instant::now() + TUNING.statement_timeout * 2 / 3;
     while t.sql.int(open).await > 0 {
         assert!(Instant::now() < deadline, "a transaction was left open");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let before = t.sql.int("SELECT count(*) FROM orders").await;
-    for n in 0..20 {
-        place_one(&t.store, asked(buyer, &format!("later{n}"), &[("A", 1)])).await;
-    }
-    assert_eq!(t.sql.int("SELECT count(*) FROM orders").await, before + 20);
-    assert_eq!(t.store.balance(buyer).await.unwrap(), 100_000 - before - 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,5 +226,4 @@ async fn the_constraints_of_orders_have_their_names() {
     let copy = "INSERT INTO orders (id, account_id, idempotency_key, fingerprint, total, currency, payment_method)
         SELECT gen_random_uuid(), account_id, idempotency_key, fingerprint, total, currency, payment_method FROM orders";
     assert!(t.sql.try_run(copy).await.unwrap_err().contains("orders_account_key_once"));
-    assert!(matches!(t.sql, Sql::Postgres(_)));
 }

@@ -95,3 +95,14 @@ async fn a_session_is_renewed_once_a_day() {
     assert!(buyer.get("/orders").await.header(SET_COOKIE.as_str()).contains("Max-Age=2592000"));
     assert_eq!(buyer.get("/orders").await.header(SET_COOKIE.as_str()), "");
 }
+
+#[tokio::test]
+async fn a_session_that_cannot_be_kept_is_a_page_that_says_so_and_never_an_empty_500() {
+    let shop = Shop::open().await;
+    shop.kept.sql.run("DROP TABLE sessions").await;
+    let mut buyer = shop.buyer();
+    let page = buyer.get("/orders/new").await;
+    page.says(503, "not answering");
+    assert_eq!((page.header("retry-after"), page.header(SET_COOKIE.as_str())), ("2", ""));
+    assert_eq!(page.header("cache-control"), "no-store");
+}

@@ -11,17 +11,16 @@ use oncegate::app::App;
 use oncegate::checkout::desk;
 use oncegate::config::{Config, RedactedUrl, Redis, Settings};
 use oncegate::guard::token::{Binding, Tokens};
-use oncegate::order::decide::{Decision, Refusal};
+use oncegate::order::Product;
 use oncegate::order::request;
 use oncegate::order::values::{AccountId, Subject};
-use oncegate::order::{Order, Product};
-use oncegate::store::{Answer, ClaimRequest, ClaimResult, Fence};
+use oncegate::store::{ClaimRequest, ClaimResult, Fence};
 use sha2::{Digest, Sha256};
 use tower::ServiceExt;
 use uuid::Uuid;
 
-use crate::harness::TestStore;
 use crate::harness::goods::{PLACE, key, product, record_id};
+use crate::harness::{self, TestStore};
 
 /// What a test wants different.
 pub type Tweak = fn(&mut Config);
@@ -52,7 +51,7 @@ impl Shop {
         let secret = Some("a secret of the tests, long enough to be one".into());
         let settings = Settings {
             database_url: Some(kept.database.url().into()),
-            redis_url: std::env::var_os("TEST_REDIS_URL"),
+            redis_url: harness::redis::shared().map(Into::into),
             cookie_secret: secret.clone(),
             jwt_secret: secret,
             opening_balance: Some("100000".into()),
@@ -63,7 +62,7 @@ impl Shop {
         tweak(&mut config);
         let tokens = Tokens::connect(&config.redis, config.form_token_ttl).await;
         let (app, inbox) = App::new(Arc::new(config), kept.store.clone(), tokens);
-        desk::open(&app, inbox, render, 1);
+        desk::open(&app, inbox, oncegate::api::render, 1);
         Self { router: oncegate::web::router(app.clone()), app, kept }
     }
 
@@ -83,31 +82,6 @@ impl Shop {
 /// Nobody answers there: layer 1 is bypassed.
 pub fn without_redis(config: &mut Config) {
     config.redis = Redis::Single(RedactedUrl::new("redis://127.0.0.1:1".into()));
-}
-
-/// Says what the JSON face's own renderer says, as far as pages look at it.
-fn render(decision: &Decision, _standing: Option<&Order>) -> Answer {
-    let names = |skus: &[oncegate::order::values::Sku]| skus.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let (status, order, body) = match decision {
-        Decision::Placed(order) => (201, Some(order.id), serde_json::json!({})),
-        Decision::Stands { order, .. } => (201, Some(*order), serde_json::json!({})),
-        Decision::Refused(Refusal::OutOfStock(skus)) => {
-            (409, None, serde_json::json!({"type": "/problems/out-of-stock", "skus": names(skus)}))
-        }
-        Decision::Refused(Refusal::UnknownSku(skus)) => {
-            (422, None, serde_json::json!({"type": "/problems/unknown-sku", "skus": names(skus)}))
-        }
-        Decision::Refused(Refusal::InsufficientFunds) => {
-            (402, None, serde_json::json!({"type": "/problems/insufficient-funds"}))
-        }
-        Decision::Refused(Refusal::Repeat { order, seconds }) => {
-            let body = serde_json::json!({"type": "/problems/repeat", "order": order.to_string(), "seconds": seconds});
-            (409, None, body)
-        }
-        other => panic!("no form leads to {other:?}"),
-    };
-    let body = body.to_string().into();
-    Answer { status, content_type: "application/json", location: None, body, order }
 }
 
 /// One browser: it keeps its cookie.

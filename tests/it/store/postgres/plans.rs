@@ -52,7 +52,6 @@ async fn no_statement_scans_a_table_that_grows_whatever_the_planner_knows_of_it(
     for (setting, value) in PLANNER {
         connection.execute(AssertSqlSafe(format!("SET {setting} = {value}"))).await.unwrap();
     }
-    connection.execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
     for (n, (_, text)) in Postgres::statements().enumerate() {
         connection.execute(AssertSqlSafe(format!("PREPARE s{n} AS {text}"))).await.unwrap();
     }
