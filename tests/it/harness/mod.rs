@@ -2,12 +2,16 @@
 //!
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
+pub mod client;
 pub mod goods;
+pub mod hold;
+pub mod invariants;
 pub mod log;
 pub mod proxy;
 pub mod redis;
 pub mod service;
 pub mod shop;
+pub mod site;
 
 use std::path::Path;
 use std::sync::Arc;
