@@ -68,9 +68,9 @@ impl Gate {
     /// Closes it.
     pub async fn close(under: &TestStore, place: Place) -> Self {
         let (kind, moment) = match place {
-            Place::Claim => ("TRIGGER", "BEFORE INSERT ON idempotency_records"),
-            Place::Order => ("TRIGGER", "BEFORE INSERT ON orders"),
-            Place::Answer => ("TRIGGER", "BEFORE UPDATE ON idempotency_records"),
+            Place::Claim => ("OR REPLACE TRIGGER", "BEFORE INSERT ON idempotency_records"),
+            Place::Order => ("OR REPLACE TRIGGER", "BEFORE INSERT ON orders"),
+            Place::Answer => ("OR REPLACE TRIGGER", "BEFORE UPDATE ON idempotency_records"),
             Place::Commit => ("CONSTRAINT TRIGGER", "AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED"),
         };
         let number = place as u8;

@@ -54,6 +54,11 @@ impl Site {
         Some(Self::open(settings).await)
     }
 
+    /// Whether the database is a server, which can go away.
+    pub fn shares_a_server(&self) -> bool {
+        std::env::var_os("TEST_DATABASE_URL").is_some()
+    }
+
     /// Whether tokens are shared by the processes.
     pub fn shares_tokens(&self) -> bool {
         std::env::var_os("TEST_REDIS_URL").is_some()
