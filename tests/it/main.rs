@@ -8,6 +8,8 @@
 mod api;
 mod cli;
 mod harness;
+mod races;
+mod sabotage;
 mod store;
 mod token;
 mod web;
