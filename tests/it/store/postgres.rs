@@ -1,5 +1,6 @@
 //! What only PostgreSQL can show: locks held from outside, lost connections, cancelled calls.
 
+mod life;
 mod plans;
 
 use std::sync::Arc;
