@@ -22,7 +22,7 @@ const WAL_PAGES: &str = "2000";
 /// A WAL that grew beyond this (a reader held it back) is cut down to it afterwards. In bytes: 32 MiB.
 const WAL_LIMIT: &str = "33554432";
 /// Page cache of the writer, in KiB (negative is how SQLite spells that): the hot end of every index.
-const WRITER_CACHE: &str = "-8192";
+const WRITER_CACHE: &str = "-16384";
 /// Rows that `PRAGMA optimize` looks at per index, so that closing takes no time on a large file.
 const ANALYSIS_LIMIT: u32 = 400;
 
@@ -30,7 +30,7 @@ const ANALYSIS_LIMIT: u32 = 400;
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long one call waits for the write lock (of this process and of the file) before
-    /// `StoreError::Busy`, unless the call names its own limit.
+    /// [`StoreError::Busy`], unless the call names its own limit.
     pub busy_timeout: Duration,
     /// How many connections read at the same time; they are opened when they are needed.
     pub readers: u32,
@@ -62,6 +62,8 @@ impl Sqlite {
             .foreign_keys(true)
             .pragma("wal_autocheckpoint", WAL_PAGES)
             .pragma("journal_size_limit", WAL_LIMIT)
+            // Sorts and statement journals stay off the disk; the rows that one call touches are bounded.
+            .pragma("temp_store", "MEMORY")
             // Keys and references do not belong in a log.
             .disable_statement_logging();
         let writer = open_writer(&path, &file, options.busy_timeout).await?;

@@ -77,20 +77,24 @@ async fn a_lock_held_from_outside_makes_settling_busy_within_the_lock_wait_and_n
 async fn more_work_than_connections_is_busy_in_time_and_reads_go_on_beside_it() {
     let Some(t) = shop().await else { return };
     let store: Arc<dyn Store> = Arc::new(Postgres::connect(t.database.url(), TUNING).await.unwrap());
-    let mut outside = t.sql.postgres().begin().await.unwrap();
-    outside.execute("SELECT 1 FROM products WHERE sku = 'A' FOR UPDATE").await.unwrap();
-    let mut work = JoinSet::new();
+    let mut batches = Vec::new();
     for n in 0..12 {
         let buyer = account(&store, 100).await;
-        let batch = claimed(&store, vec![asked(buyer, &format!("k{n}"), &[("A", 1)])]).await;
+        batches.push(claimed(&store, vec![asked(buyer, &format!("k{n}"), &[("A", 1)])]).await);
+    }
+    let mut outside = t.sql.postgres().begin().await.unwrap();
+    outside.execute("SELECT 1 FROM products WHERE sku = 'A' FOR UPDATE").await.unwrap();
+    let begun = Instant::now();
+    let mut work = JoinSet::new();
+    for batch in batches {
         let (store, patient) = (store.clone(), SettleRules { lock_wait: Duration::from_millis(1500), ..rules() });
         work.spawn(async move { store.settle(&batch, &patient).await.unwrap_err() });
     }
-    let begun = Instant::now();
     store.products().await.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(900), "reads have connections of their own");
     let errors = work.join_all().await;
-    assert!(begun.elapsed() < TUNING.statement_timeout, "{:?}", begun.elapsed());
+    // At most a third of it for a connection, and then the lock wait; the rest is for a starved machine.
+    assert!(begun.elapsed() < TUNING.statement_timeout * 2, "{:?}", begun.elapsed());
     assert!(errors.iter().all(|e| matches!(e, StoreError::Busy(_))), "{errors:?}");
     let without = errors.iter().filter(|e| e.to_string().contains("connections")).count();
     assert!(without > 0 && without < errors.len(), "the log tells a full pool from a lock: {errors:?}");
