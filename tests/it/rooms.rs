@@ -77,7 +77,7 @@ fn is_within(path: &str, place: &str) -> bool {
 fn paths(module: &[String], text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     flatten(text.parse().unwrap(), &mut tokens);
-    let mut tokens = without_tests(tokens).into_iter().peekable();
+    let mut tokens = without_tests(&tokens).into_iter().peekable();
     let mut found = Vec::new();
     while let Some(first) = tokens.next() {
         if is_name(&first) && tokens.peek().is_some_and(|next| next == "::") {
@@ -116,10 +116,10 @@ fn is_name(token: &str) -> bool {
 }
 
 /// Leaves out every item under `#[cfg(test)]`.
-fn without_tests(tokens: Vec<String>) -> Vec<String> {
+fn without_tests(tokens: &[String]) -> Vec<String> {
     const MARK: [&str; 7] = ["#", "(", "cfg", "(", "test", ")", ")"];
     let mut kept = Vec::with_capacity(tokens.len());
-    let mut rest = tokens.as_slice();
+    let mut rest = tokens;
     while let Some((first, after)) = rest.split_first() {
         if rest.len() < MARK.len() || rest.iter().zip(MARK).any(|(token, mark)| token != mark) {
             kept.push(first.clone());
@@ -218,6 +218,15 @@ fn what_belongs_to_one_place_is_named_nowhere_else() {
         }
     }
     assert!(wrong.is_empty(), "against the import rule: {wrong:#?}");
+}
+
+#[test]
+fn the_map_of_the_crate_head_names_every_room() {
+    let head = include_str!("../../src/lib.rs");
+    for source in sources().iter().filter(|source| source.module[0] != "main") {
+        let room = &source.module[0];
+        assert!(head.contains(&format!("| [`{room}`]")) || head.contains(&format!("· [`{room}`]")), "{room}");
+    }
 }
 
 #[test]
