@@ -10,6 +10,7 @@ mod cli;
 mod harness;
 mod races;
 mod sabotage;
+mod rooms;
 mod store;
 mod token;
 mod web;
