@@ -216,7 +216,7 @@ impl Settling {
         let mut tries = 0;
         loop {
             match self.app.store.settle(&orders, &rules).await {
-                Err(StoreError::Unreachable(reason)) if tries < RECONNECTS => {
+                Err(StoreError::Unreachable(reason)) if tries < RECONNECTS && awaited(batch) => {
                     tries += 1;
                     tracing::warn!(%reason, tries, "a batch is settled again after its connection broke");
                     tokio::time::sleep(RECONNECT_PAUSE * tries).await;
@@ -277,6 +277,11 @@ impl Settling {
             claimed.ticket.answer(Err(Error::unavailable(&error.to_string())));
         }
     }
+}
+
+/// Whether anybody still waits for an outcome.
+fn awaited(batch: &[Claimed]) -> bool {
+    batch.iter().any(|claimed| claimed.ticket.deadline > Instant::now())
 }
 
 fn outcome_of(decision: Decision, answer: Answer) -> Result<Reply> {

@@ -24,6 +24,7 @@ async fn leave(client: &Client, at: SocketAddr, key: &str, body: &Value, sent: f
         body.len()
     );
     let mut connection = TcpStream::connect(at).await.unwrap();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of its length")]
     let sent = (request.len() as f64 * sent) as usize;
     connection.write_all(&request.as_bytes()[..sent]).await.unwrap();
     let _ = timeout(reads, connection.read_u8()).await;
