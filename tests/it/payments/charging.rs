@@ -278,7 +278,7 @@ async fn without_a_provider_card_is_not_offered_and_nobody_takes_callbacks() {
     assert_eq!(callback.deliver(service.main).await, 404);
     let form = site.buyer().get(service.main, "/orders/new").await.text();
     assert!(!form.contains("value=\"card\""));
-    site.holds().await;
+    site.holds_with_cards().await;
 }
 
 #[tokio::test]
