@@ -8,6 +8,7 @@
 mod api;
 mod cli;
 mod harness;
+mod payments;
 mod races;
 mod rooms;
 mod sabotage;

@@ -12,7 +12,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 /// Runs so many pieces of work and lets them all begin at the same moment; their results in the order of `n`.
-async fn at_once<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
+pub(crate) async fn at_once<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
     count: usize,
     work: impl Fn(usize) -> W,
 ) -> Vec<T> {

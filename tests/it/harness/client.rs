@@ -41,7 +41,7 @@ impl Seen {
 
     /// The order that `Location` names.
     pub fn order(&self) -> Option<String> {
-        let id = self.headers.get(LOCATION)?.to_str().ok()?.rsplit('/').next()?;
+        let id = self.headers.get(LOCATION)?.to_str().ok()?.rsplit('/').next()?.split('?').next()?;
         Uuid::parse_str(id).is_ok_and(|_| !self.is_attempt()).then(|| id.to_owned())
     }
 
@@ -132,6 +132,34 @@ impl Client {
         self.try_order(at, key, body).await.unwrap()
     }
 
+    /// Posts what may need a key, and may have a body; an error when there is no answer.
+    pub async fn try_post(
+        &self,
+        at: SocketAddr,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&Value>,
+    ) -> reqwest::Result<Seen> {
+        let mut request = self.http.post(format!("http://{at}{path}")).bearer_auth(&self.token);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        Seen::read(request.send().await?, &self.ledger).await
+    }
+
+    /// Wishes this of an order under this key.
+    pub async fn wish(&self, at: SocketAddr, order: &str, what: &str, key: &str, body: Option<&Value>) -> Seen {
+        self.try_post(at, &format!("/api/orders/{order}/{what}"), Some(key), body).await.unwrap()
+    }
+
+    /// Ships it.
+    pub async fn ship(&self, at: SocketAddr, order: &str) -> Seen {
+        self.try_post(at, &format!("/api/orders/{order}/ship"), None, None).await.unwrap()
+    }
+
     pub async fn get(&self, at: SocketAddr, path: &str) -> Seen {
         let request = self.http.get(format!("http://{at}{path}")).bearer_auth(&self.token);
         Seen::read(request.send().await.unwrap(), &self.ledger).await.unwrap()
@@ -167,6 +195,12 @@ impl Buyer {
         let page = self.get(at, "/orders/new").await;
         assert_eq!(page.status, 200, "{}", page.text());
         Pair::of(&page)
+    }
+
+    /// Posts these fields as browsers post forms.
+    pub async fn post(&self, at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Seen {
+        let request = self.http.post(format!("http://{at}{path}")).form(fields);
+        Seen::read(request.send().await.unwrap(), &self.ledger).await.unwrap()
     }
 
     /// Sends the form; an error when there is no answer.

@@ -13,6 +13,7 @@ pub mod redis;
 pub mod service;
 pub mod shop;
 pub mod site;
+pub mod till;
 
 use std::path::Path;
 use std::sync::Arc;

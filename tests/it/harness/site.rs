@@ -93,8 +93,17 @@ impl Site {
 
     /// Somebody with a bearer token, made by the program itself.
     pub async fn client(&self, sub: &str) -> Client {
+        self.token(&["token", "--sub", sub]).await
+    }
+
+    /// Somebody who may ship orders.
+    pub async fn operator(&self) -> Client {
+        self.token(&["token", "--sub", "operator", "--role", "operator"]).await
+    }
+
+    async fn token(&self, args: &[&str]) -> Client {
         let env: Vec<_> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let made = run(self.folder.path(), &["token", "--sub", sub], &env).await;
+        let made = run(self.folder.path(), args, &env).await;
         Client::new(stdout(&made).trim_end(), self.ledger.clone())
     }
 
