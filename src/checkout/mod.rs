@@ -1,4 +1,5 @@
 //! The use cases, each readable from top to bottom. What is begun here outlives its caller.
 
 pub mod desk;
+mod held;
 pub mod place;

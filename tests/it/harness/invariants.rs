@@ -62,7 +62,8 @@ impl Site {
                 "SELECT sum(quantity) FROM order_lines l JOIN orders o ON o.id = l.order_id
                 WHERE l.sku = '{sku}' AND o.status <> 'cancelled'"
             );
-            let query = format!("SELECT CAST(stock + coalesce(({sold}), 0) AS bigint) FROM products WHERE sku = '{sku}'");
+            let query =
+                format!("SELECT CAST(stock + coalesce(({sold}), 0) AS bigint) FROM products WHERE sku = '{sku}'");
             assert_eq!(sql.int(&query).await, put_in, "stock and ordered units of {sku} are what was put in");
         }
         let told: Vec<_> = self.ledger.lock().unwrap().iter().map(|id| format!("'{id}'")).collect();

@@ -49,7 +49,12 @@ impl Ordered {
         })
         .await;
         for answer in answers {
-            assert_eq!((answer.status, answer.order().as_deref()), (303, Some(self.order.as_str())), "{}", answer.text());
+            assert_eq!(
+                (answer.status, answer.order().as_deref()),
+                (303, Some(self.order.as_str())),
+                "{}",
+                answer.text()
+            );
         }
         self.assert_one_order().await;
     }
