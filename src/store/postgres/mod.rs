@@ -144,7 +144,7 @@ impl Store for Postgres {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.pools.query(|| sqlx::query(PING)).await.map(drop)
+        self.pools.within(self.pools.query(|| sqlx::query(PING))).await.map(drop)
     }
 
     async fn close(&self) {
@@ -152,86 +152,86 @@ impl Store for Postgres {
     }
 
     async fn claim(&self, requests: &[ClaimRequest], lease: Duration) -> Result<Vec<ClaimResult>> {
-        records::claim(&self.pools, requests, lease).await
+        self.pools.within(records::claim(&self.pools, requests, lease)).await
     }
 
     async fn record(&self, id: &RecordId) -> Result<Option<Record>> {
-        records::record(&self.pools, id).await
+        self.pools.within(records::record(&self.pools, id)).await
     }
 
     async fn complete(&self, fence: &Fence, answer: &Answer, key_ttl: Duration) -> Result<bool> {
-        records::complete(&self.pools, fence, answer, key_ttl).await
+        self.pools.within(records::complete(&self.pools, fence, answer, key_ttl)).await
     }
 
     async fn release(&self, fences: &[Fence]) -> Result<()> {
-        records::release(&self.pools, fences).await
+        self.pools.within(records::release(&self.pools, fences)).await
     }
 
     async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>> {
-        records::key_under_way(&self.pools, account).await
+        self.pools.within(records::key_under_way(&self.pools, account)).await
     }
 
     async fn settle(&self, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {
-        settle::settle(&self.pools, batch, rules).await
+        self.pools.within(settle::settle(&self.pools, batch, rules)).await
     }
 
     async fn order(&self, account: AccountId, id: OrderId) -> Result<Option<Order>> {
-        orders::order(&self.pools, account, id).await
+        self.pools.within(orders::order(&self.pools, account, id)).await
     }
 
     async fn order_by_key(&self, account: AccountId, key: &Key) -> Result<Option<OrderRef>> {
-        orders::by_key(&self.pools, account, key).await
+        self.pools.within(orders::by_key(&self.pools, account, key)).await
     }
 
     async fn orders(&self, account: AccountId, before: Option<OrderId>, limit: u32) -> Result<Vec<Order>> {
-        orders::list(&self.pools, account, before, limit).await
+        self.pools.within(orders::list(&self.pools, account, before, limit)).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {
-        accounts::find(&self.pools, subject).await
+        self.pools.within(accounts::find(&self.pools, subject)).await
     }
 
     async fn open_account(&self, subject: &Subject, opening: Cents) -> Result<AccountId> {
-        accounts::open(&self.pools, subject, opening).await
+        self.pools.within(accounts::open(&self.pools, subject, opening)).await
     }
 
     async fn balance(&self, account: AccountId) -> Result<Cents> {
-        accounts::balance(&self.pools, account).await
+        self.pools.within(accounts::balance(&self.pools, account)).await
     }
 
     async fn coupons(&self, account: AccountId) -> Result<Vec<Coupon>> {
-        accounts::coupons(&self.pools, account).await
+        self.pools.within(accounts::coupons(&self.pools, account)).await
     }
 
     async fn products(&self) -> Result<Vec<Product>> {
-        catalogue::products(&self.pools).await
+        self.pools.within(catalogue::products(&self.pools)).await
     }
 
     async fn import_products(&self, rows: &[Product]) -> Result<()> {
-        catalogue::import(&self.pools, rows).await
+        self.pools.within(catalogue::import(&self.pools, rows)).await
     }
 
     async fn add_missing_products(&self, rows: &[Product]) -> Result<()> {
-        catalogue::add_missing(&self.pools, rows).await
+        self.pools.within(catalogue::add_missing(&self.pools, rows)).await
     }
 
     async fn set_stock(&self, sku: &Sku, stock: i64) -> Result<bool> {
-        catalogue::set_stock(&self.pools, sku, stock).await
+        self.pools.within(catalogue::set_stock(&self.pools, sku, stock)).await
     }
 
     async fn create_session(&self, id: &str, data: &[u8], expires_at: OffsetDateTime) -> Result<bool> {
-        sessions::create(&self.pools, id, data, expires_at).await
+        self.pools.within(sessions::create(&self.pools, id, data, expires_at)).await
     }
 
     async fn save_session(&self, id: &str, data: &[u8], expires_at: OffsetDateTime) -> Result<()> {
-        sessions::save(&self.pools, id, data, expires_at).await
+        self.pools.within(sessions::save(&self.pools, id, data, expires_at)).await
     }
 
     async fn load_session(&self, id: &str) -> Result<Option<Vec<u8>>> {
-        sessions::load(&self.pools, id).await
+        self.pools.within(sessions::load(&self.pools, id)).await
     }
 
     async fn delete_session(&self, id: &str) -> Result<()> {
-        sessions::delete(&self.pools, id).await
+        self.pools.within(sessions::delete(&self.pools, id)).await
     }
 }

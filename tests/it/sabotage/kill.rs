@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use tokio::task::JoinSet;
 
 use super::{retry, send};
 use crate::harness::client::want;
@@ -134,5 +135,54 @@ async fn a_batch_that_was_killed_is_finished_order_by_order() {
         retry(&client, second.main, &format!("k{n}"), &order, IN_THE_END).await;
     }
     assert_eq!(site.orders().await, 10);
+    site.holds().await;
+}
+
+/// Everybody waits for the same moment: when the lease ends, one takes over.
+#[tokio::test]
+async fn of_thirty_retries_that_wait_for_the_end_of_the_lease_one_takes_over() {
+    let site = Site::open(&SETTINGS).await;
+    let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
+    let ([first, second], third) = tokio::join!(site.start_two(), site.start());
+    site.warm_up(&client, &[&first, &second, &third]).await;
+    let gate = Gate::close(&site.under, Place::Order).await;
+    let lost = send(&client, first.main, "k", &order);
+    eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
+    first.signal(Signal::SIGKILL);
+    assert_eq!(first.end().await.0, None);
+    gate.open(&site.under).await;
+    assert!(lost.await.unwrap().is_none());
+    let mut retries = JoinSet::new();
+    for n in 0..30 {
+        let (client, order, at) = (client.clone(), order.clone(), [second.main, third.main][n % 2]);
+        retries.spawn(async move { retry(&client, at, "k", &order, IN_THE_END).await });
+    }
+    let placed = retries.join_all().await;
+    let first = placed[0].0.clone();
+    for (placed, meanwhile) in &placed {
+        assert!(placed.same_as(&first), "{placed:?}");
+        assert!(meanwhile.iter().all(|seen| seen.is_in_progress(LEASE)), "{meanwhile:?}");
+    }
+    assert_eq!(placed.iter().filter(|(placed, _)| !placed.replayed()).count(), 1);
+    let taken_over = second.counted("key", "taken_over").await + third.counted("key", "taken_over").await;
+    assert_eq!((taken_over, site.orders().await), (1, 1));
+    site.holds().await;
+}
+
+#[tokio::test]
+async fn a_service_that_was_killed_starts_again_and_knows_what_it_answered() {
+    let site = Site::open(&[]).await;
+    let (client, order, buyer) = (site.client("a").await, want(&[("TEA", 1)]), site.buyer());
+    let first = site.start().await;
+    let pair = buyer.form(first.main).await;
+    let (api, form) = (client.order(first.main, "k", &order).await, buyer.submit(first.main, &pair, "POT", 1).await);
+    first.signal(Signal::SIGKILL);
+    assert_eq!(first.end().await.0, None);
+    let second = site.start().await;
+    let again = client.order(second.main, "k", &order).await;
+    assert!(again.same_as(&api) && again.replayed(), "{again:?}");
+    let again = buyer.submit(second.main, &pair, "POT", 1).await;
+    assert!(form.order().is_some() && again.order() == form.order(), "the session is kept too: {again:?}");
+    assert_eq!(site.orders().await, 2);
     site.holds().await;
 }

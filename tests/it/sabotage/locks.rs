@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::send;
-use crate::harness::client::want;
+use crate::harness::client::{Pair, want};
 use crate::harness::site::{Site, eventually};
 
 /// What "at once" means on a busy machine.
@@ -101,5 +101,36 @@ async fn an_order_that_cannot_be_settled_in_time_is_told_so_and_its_key_is_free_
     let placed = client.order(service.main, "k", &order).await;
     assert!(placed.status == 201 && !placed.replayed(), "a 503 is not replayed: {placed:?}");
     assert_eq!(site.orders().await, 1);
+    site.holds().await;
+}
+
+/// The desk is full of orders that wait: one more is told so at once, a repeat is still told what stands, nothing is burnt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_desk_turns_new_orders_away_and_still_answers_repeats() {
+    let Some(site) = Site::on_postgres(&[("ONCEGATE_QUEUE", "4")]).await else { return };
+    let (client, buyer, order) = (site.client("a").await, site.buyer(), want(&[("TEA", 1)]));
+    let service = site.start().await;
+    site.warm_up(&client, &[&service]).await;
+    let pair = buyer.form(service.main).await;
+    let hold = site.under.sql.hold("TEA").await;
+    let held: Vec<_> = (0..4).map(|n| send(&client, service.main, &format!("k{n}"), &order)).collect();
+    site.wait_for_processing(4).await;
+
+    let begun = Instant::now();
+    let api = client.order(service.main, "one-more", &want(&[("POT", 1)])).await;
+    let page = buyer.submit(service.main, &pair, "POT", 1).await;
+    let repeat = client.order(service.main, "k0", &order).await;
+    assert!(api.is_unavailable() && page.is_unavailable(), "{api:?} {page:?}");
+    assert!(repeat.is_in_progress(30), "{repeat:?}");
+    assert!(begun.elapsed() < 3 * AT_ONCE, "{:?}", begun.elapsed());
+    hold.release().await;
+    for answer in held {
+        assert_eq!(answer.await.unwrap().unwrap().status, 201);
+    }
+    assert_eq!(client.order(service.main, "one-more", &want(&[("POT", 1)])).await.status, 201);
+    let back = Pair::of(&page);
+    assert_eq!(back.key, pair.key);
+    assert!(buyer.submit(service.main, &back, "POT", 1).await.order().is_some());
+    assert_eq!(site.orders().await, 6);
     site.holds().await;
 }
