@@ -10,11 +10,11 @@
 //! | 8 | `main` | the program: one line |
 //! | 7 | [`cli`] | commands, the log, exit codes; chooses the database |
 //! | 6 | [`serve`] | listeners, what every request passes, `/metrics`, the stop that finishes what was begun |
-//! | 5 | [`web`] · [`api`] | the two faces: pages and forms · JSON for clients with a bearer token |
-//! | 4 | [`checkout`] | the use case: [`checkout::place`], and the [`checkout::desk`] where both faces meet |
+//! | 5 | [`web`] · [`api`] · [`worker`] | the two faces: pages and forms · JSON for clients with a bearer token · what nobody waits for |
+//! | 4 | [`checkout`] | the use cases: [`checkout::place`] with the [`checkout::desk`] where both faces meet, [`checkout::change`], [`checkout::callback`] |
 //! | 3 | [`app`] | what a request needs, built once |
 //! | 2 | [`guard`] · [`error`] | the three layers against repeats · what can go wrong, in words of the shop |
-//! | 1 | [`store`] · [`config`] · [`catalogue`] | the databases behind one seam · every setting · products as a file |
+//! | 1 | [`store`] · [`payment`] · [`config`] · [`catalogue`] | the databases behind one seam · the provider, and its stand-in · every setting · products as a file |
 //! | 0 | [`order`] | the domain: pure, no I/O |
 //!
 //! HTTP and HTML (`axum`, `askama`, `tower_sessions`) stay in rows 5 and above, SQL (`sqlx`) in [`store`], Redis in

@@ -11,10 +11,9 @@ use crate::order::request::Parsed;
 use crate::order::values::{AccountId, Fingerprint, Key, OrderId, Sku, Subject};
 use crate::store::{Answer, RecordId, RecordState};
 
-use super::desk;
+pub use super::settled::PLACE;
+use super::settled::{answer_of, earlier};
 
-/// The operation's name in `idempotency_records`.
-pub const PLACE: &str = "place_order";
 /// How often a duplicate looks whether the first is through.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 /// What a caller is told to wait when every seat at the desk is taken: the desk empties in far less.
@@ -92,7 +91,7 @@ async fn ask_desk(app: &App, intent: &Intent, deadline: Instant) -> Result<Reply
     let Some(outcome) = app.queue(asked, deadline) else {
         return match app.keys.look(&intent.record(), &intent.request.fingerprint).await? {
             Some(Claim::InProgress { lease_left }) if lease_left.is_zero() => Err(full_desk()),
-            Some(claim) => desk::answer_of(claim),
+            Some(claim) => answer_of(claim),
             None => Err(full_desk()),
         };
     };
@@ -144,15 +143,6 @@ pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fin
         Some(order) if differs(&order.fingerprint) => Stands::Other(Earlier::Order(order.id)),
         Some(order) => Stands::Order(order.id),
     })
-}
-
-/// What the earlier request under a key became.
-pub(super) fn earlier(state: &RecordState) -> Earlier {
-    match state {
-        RecordState::Processing { .. } => Earlier::Processing,
-        RecordState::Done(Answer { order: Some(order), .. }) => Earlier::Order(*order),
-        RecordState::Done(_) => Earlier::Refused,
-    }
 }
 
 /// Refuses what only the catalogue shows to be invalid (total over the limit, several currencies), before a token is

@@ -228,7 +228,12 @@ impl Pools {
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 
 async fn acquire(pool: &PgPool) -> Result<Held> {
-    pool.acquire().await.map(|connection| Held(Some(connection))).map_err(|error| without_connection(pool, &error))
+    let acquired = pool.acquire().await;
+    if matches!(acquired, Err(Error::PoolTimedOut)) {
+        // Either all are in use, or the first idle one that was asked whether it lives did not answer: nor will the others.
+        discard_idle(pool);
+    }
+    acquired.map(|connection| Held(Some(connection))).map_err(|error| without_connection(pool, &error))
 }
 
 /// The pool reports the same time-out whether all connections are in use or none can be opened.
