@@ -97,6 +97,7 @@ async fn an_order_that_cannot_be_settled_in_time_is_told_so_and_its_key_is_free_
         "SELECT count(*) FROM idempotency_records WHERE status = 'processing' AND lease_expires_at > unixepoch('subsec') * 1000"
     };
     eventually("the claim is given up", async || site.under.sql.int(live).await == 0).await;
+    assert!(begun.elapsed() < Duration::from_secs(6), "sooner than its lease ends: {:?}", begun.elapsed());
     hold.release().await;
     let placed = client.order(service.main, "k", &order).await;
     assert!(placed.status == 201 && !placed.replayed(), "a 503 is not replayed: {placed:?}");

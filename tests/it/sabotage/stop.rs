@@ -70,7 +70,8 @@ async fn orders_under_way_are_finished_and_answered_before_the_end() {
 
 #[tokio::test]
 async fn orders_under_way_are_finished_before_the_end_although_their_clients_have_left() {
-    stop_under_way(&[], false, Some(Duration::from_millis(300))).await;
+    // Longer than a stop waits for the database alone.
+    stop_under_way(&[], false, Some(Duration::from_secs(4))).await;
 }
 
 #[tokio::test]
