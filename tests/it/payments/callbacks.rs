@@ -172,7 +172,9 @@ async fn a_payment_that_comes_after_the_order_was_cancelled_is_paid_back_once() 
 
 /// Whatever the provider does about its callbacks, the orders end the same.
 async fn with_callbacks(mode: &str, delay: &str) {
-    let shop = Shop::open(&["--callbacks", mode, "--callback-delay", delay], HASTY).await;
+    // Long enough for a first answer on a starved machine, short enough for what is then found out without being told.
+    let settings = [("ONCEGATE_LEASE", "6s")];
+    let shop = Shop::open(&["--callbacks", mode, "--callback-delay", delay], &settings).await;
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
     let mut orders = Vec::new();
     for n in 0..3 {

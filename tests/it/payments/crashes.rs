@@ -13,7 +13,7 @@ use crate::harness::service::Service;
 use crate::harness::site::eventually;
 
 /// In seconds, as in [`HASTY`].
-const LEASE: u64 = 2;
+const LEASE: u64 = 4;
 /// The charge is made at once, its answer comes this much later: time enough to kill whoever waits for it.
 const LATENCY: &[&str] = &["--latency", "700ms", "--callbacks", "none"];
 
