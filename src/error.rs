@@ -24,6 +24,15 @@ pub enum Error {
     /// The key was used for other content.
     #[error("the key was used for another request")]
     KeyReused(Earlier),
+    /// The order's state does not allow it; nothing changed.
+    #[error("the order's state does not allow it")]
+    Illegal,
+    /// The provider gave no outcome: the order stands pending, the claim is released, and a retry or the reconciler finishes it.
+    #[error("the payment provider gave no outcome")]
+    NoOutcome {
+        /// The order.
+        order: OrderId,
+    },
     /// There is no such thing for this account.
     #[error("not found")]
     NotFound,

@@ -8,6 +8,8 @@ pub mod config;
 pub mod error;
 pub mod guard;
 pub mod order;
+pub mod payment;
 pub mod serve;
 pub mod store;
 pub mod web;
+pub mod worker;

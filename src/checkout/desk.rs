@@ -19,11 +19,13 @@ use crate::app::{App, Inbox, Reply, Ticket};
 use crate::error::{Error, Result};
 use crate::guard::key::{Claim, Won};
 use crate::guard::{key, unique};
-use crate::order::Order;
 use crate::order::decide::Decision;
+use crate::order::values::OrderId;
 use crate::store::{Answer, ClaimRequest, Placing, RecordId, SettleRules, Settled, StoreError};
 
-use super::place::{PLACE, earlier, wait_for_outcome};
+use super::charge::{Charging, charge};
+use super::place::{PLACE, earlier};
+use super::settled::overtaken;
 
 /// The most orders that are claimed or settled at once: past that a batch saves little and its first waits longer.
 pub const BATCH: usize = 64;
@@ -38,9 +40,6 @@ const RECONNECTS: u32 = 3;
 /// The pause before that: a restarting database needs a moment.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Renders a decision into the answer that is stored (the JSON face's, which knows HTTP).
-pub type Render = fn(&Decision, Option<&Order>) -> Answer;
-
 /// A ticket whose key was won.
 struct Claimed {
     ticket: Ticket,
@@ -51,16 +50,15 @@ struct Claimed {
 #[derive(Clone)]
 struct Settling {
     app: App,
-    render: Render,
     slow_lanes: Arc<Semaphore>,
 }
 
 /// Opens the desk: one claimer and `writers` writers (2 on PostgreSQL, 1 on SQLite), which run as long as the app.
-pub fn open(app: &App, mut inbox: Inbox, render: Render, writers: usize) {
+pub fn open(app: &App, mut inbox: Inbox, writers: usize) {
     // Unbounded, yet bounded: every ticket holds one of the app's seats until it is answered.
     let (claimed, waiting) = mpsc::unbounded_channel();
     let waiting = Arc::new(Mutex::new(waiting));
-    let settling = Settling { app: app.clone(), render, slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)) };
+    let settling = Settling { app: app.clone(), slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)) };
     for _ in 0..writers {
         tokio::spawn(settling.clone().write(waiting.clone()));
     }
@@ -208,7 +206,13 @@ impl Settling {
             .iter()
             .map(|claimed| Placing { asked: claimed.ticket.asked.clone(), epoch: claimed.won.fence.epoch })
             .collect();
-        let rules = SettleRules { key_ttl: self.app.config.key_ttl, lock_wait, render: self.render };
+        let config = &self.app.config;
+        let rules = SettleRules {
+            key_ttl: config.key_ttl,
+            lock_wait,
+            first_check: config.lease,
+            render: self.app.answers.placed,
+        };
         let mut tries = 0;
         loop {
             match self.app.store.settle(&orders, &rules).await {
@@ -230,9 +234,22 @@ impl Settling {
                     unique::count(&decision, leaked);
                     claimed.ticket.answer(outcome_of(decision, answer));
                 }
+                Settled::Unpaid(order) => self.charge(claimed, order),
                 Settled::Fenced => self.overtaken(claimed.ticket),
             }
         }
+    }
+
+    /// The order stands and waits for the provider's word: in a task of its own, so that the desk goes on meanwhile.
+    fn charge(&self, claimed: Claimed, order: OrderId) {
+        let app = self.app.clone();
+        tokio::spawn(async move {
+            let Claimed { ticket, won } = claimed;
+            let charging =
+                Charging { claim: won.fence, order, conclude: app.answers.charged, deadline: ticket.deadline };
+            let outcome = charge(&app, charging).await;
+            ticket.answer(outcome);
+        });
     }
 
     /// A worker that lost its lease answers what the one that took over answered, or 503.
@@ -240,14 +257,8 @@ impl Settling {
         key::lease_lost();
         let app = self.app.clone();
         tokio::spawn(async move {
-            let request = claim_request(&ticket);
-            let outcome = match wait_for_outcome(&app, &request.id, &request.fingerprint, ticket.deadline).await {
-                Ok(Some(Claim::InProgress { .. }) | None) => {
-                    Err(Error::unavailable("the lease was lost to another worker"))
-                }
-                Ok(Some(stands)) => answer_of(stands),
-                Err(error) => Err(error),
-            };
+            let id = claim_request(&ticket).id;
+            let outcome = overtaken(&app, &id, ticket.deadline).await;
             ticket.answer(outcome);
         });
     }

@@ -5,6 +5,7 @@
 pub mod decide;
 pub mod fingerprint;
 pub mod json;
+pub mod life;
 pub mod request;
 pub mod state;
 pub mod values;
