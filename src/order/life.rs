@@ -50,7 +50,7 @@ pub enum Happening {
         method: Method,
         /// With which card.
         token: Option<PaymentToken>,
-        /// The key of a new attempt, if there is to be one.
+        /// The key of a new attempt, if there is to be one. An attempt that has it already is this request's own.
         provider_key: String,
         /// Whether an attempt in flight may be this very request's, begun by a worker that did not finish.
         resume: bool,
@@ -102,6 +102,24 @@ pub enum Verdict {
     NoAttempt,
     /// Amount or currency are not the attempt's; nothing changed.
     Mismatch,
+}
+
+impl Verdict {
+    /// The word that is kept with the provider's event as its outcome. Of an event come `applied`, `already` and
+    /// `mismatch`; the others have one so that the word is total.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "applied",
+            Self::Already => "already",
+            Self::Charge => "charge",
+            Self::InFlight => "in_flight",
+            Self::Illegal => "illegal",
+            Self::InsufficientFunds => "insufficient_funds",
+            Self::NoAttempt => "no_attempt",
+            Self::Mismatch => "mismatch",
+        }
+    }
 }
 
 /// What has to be written, all together.
@@ -157,13 +175,18 @@ impl Life {
     }
 
     fn pay(&self, method: Method, token: Option<&PaymentToken>, key: &str, resume: bool) -> (Verdict, Writes) {
+        let own = self.attempts.iter().any(|attempt| attempt.provider_key.as_deref() == Some(key));
         let latest = self.in_flight().or_else(|| self.attempts.last());
         let (state, by) = latest.map_or((PaymentStatus::Declined, method), |a| (a.status, a.method));
-        let change = match step(self.order.status, state, by, Event::Pay(method)) {
-            Step::InFlight if resume && matches!(state, PaymentStatus::Started | PaymentStatus::Unknown) => {
+        // Where there is nothing to charge, no provider is asked.
+        let at_once = method == Method::Balance || self.order.total == 0;
+        let event = Event::Pay(if at_once { Method::Balance } else { method });
+        let change = match step(self.order.status, state, by, event) {
+            Step::InFlight if (own || resume) && matches!(state, PaymentStatus::Started | PaymentStatus::Unknown) => {
                 return (Verdict::Charge, Writes::default());
             }
-            Step::InFlight if resume => return (Verdict::Already, Writes::default()),
+            Step::InFlight if own || resume => return (Verdict::Already, Writes::default()),
+            Step::To(_) if own => return (Verdict::Already, Writes::default()),
             Step::To(change) => change,
             other => return nothing(other),
         };
@@ -181,14 +204,13 @@ impl Life {
             age: Duration::ZERO,
         };
         let mut writes = self.writes(&change);
-        let paid = method == Method::Balance;
-        if paid {
+        if at_once {
             writes.entry = -self.order.total;
         } else {
             attempt.provider_key = Some(key.to_owned());
         }
         writes.new_attempt = Some(attempt);
-        (if paid { Verdict::Done } else { Verdict::Charge }, writes)
+        (if at_once { Verdict::Done } else { Verdict::Charge }, writes)
     }
 
     fn buyer_or_time(&self, event: Event) -> (Verdict, Writes) {
@@ -202,7 +224,10 @@ impl Life {
             other => return nothing(other),
         };
         let mut writes = self.writes(&change);
-        if let (Some(attempt), Some(status)) = (attempt, change.payment) {
+        let captured = attempt.filter(|attempt| attempt.status == PaymentStatus::Captured);
+        if let (Some(attempt), Some(status)) = (captured, change.payment) {
+            // Where nothing was charged, no provider has anything to pay back.
+            let status = if attempt.amount == 0 { PaymentStatus::Refunded } else { status };
             writes.attempts.push((attempt.number, status, None));
             if status == PaymentStatus::Refunded {
                 writes.entry = attempt.amount;
@@ -231,10 +256,11 @@ impl Life {
         let event = match word.said {
             PaymentStatus::Captured => Event::ProviderPaid,
             PaymentStatus::Declined => Event::ProviderFailed,
-            said => return self.no_outcome(attempt, said, word.provider_id.clone()),
+            said => return no_outcome(attempt, said, word),
         };
         let change = match step(self.order.status, attempt.status, attempt.method, event) {
             Step::To(change) => change,
+            Step::Already => return at_least_its_id(attempt, word),
             other => return nothing(other),
         };
         let mut writes = self.writes(&change);
@@ -244,35 +270,25 @@ impl Life {
         (Verdict::Done, writes)
     }
 
-    /// "Processing", or no outcome at all: kept only while nothing better is known.
-    fn no_outcome(&self, attempt: &Attempt, said: PaymentStatus, provider_id: Option<String>) -> (Verdict, Writes) {
-        let news = match (attempt.status, said) {
-            (PaymentStatus::Started | PaymentStatus::Unknown, PaymentStatus::Processing) => true,
-            (PaymentStatus::Started, PaymentStatus::Unknown) => true,
-            _ => provider_id.is_some() && attempt.provider_id.is_none() && attempt.status.in_flight(),
-        };
-        if !news {
-            return (Verdict::Already, Writes::default());
-        }
-        let status = if attempt.status == PaymentStatus::Processing { PaymentStatus::Processing } else { said };
-        let attempts = vec![(attempt.number, status, provider_id)];
-        (Verdict::Done, Writes { attempts, ..Writes::default() })
-    }
-
-    /// A second payment for an attempt that has one: recorded, to be paid back, never dropped.
+    /// A second payment for an attempt that has one: never dropped. It pays an order that is not paid yet, so that it
+    /// does not matter which of the two comes first; else it is to be paid back.
     fn unasked(&self, attempt: &Attempt, word: &Word) -> (Verdict, Writes) {
         if word.said != PaymentStatus::Captured {
             return (Verdict::Already, Writes::default());
         }
+        let change = match step(self.order.status, PaymentStatus::Unknown, attempt.method, Event::ProviderPaid) {
+            Step::To(change) => change,
+            other => return nothing(other),
+        };
         let new = Attempt {
             number: self.attempts.last().map_or(1, |last| last.number + 1),
             provider_key: None,
             provider_id: word.provider_id.clone(),
-            status: PaymentStatus::RefundDue,
+            status: change.payment.unwrap_or(PaymentStatus::RefundDue),
             age: Duration::ZERO,
             ..attempt.clone()
         };
-        (Verdict::Done, Writes { new_attempt: Some(new), ..Writes::default() })
+        (Verdict::Done, Writes { new_attempt: Some(new), ..self.writes(&change) })
     }
 
     fn refunded(&self, provider_id: &str) -> (Verdict, Writes) {
@@ -316,6 +332,25 @@ impl Life {
     }
 }
 
+/// "Processing", or no outcome at all: kept only while nothing better is known.
+fn no_outcome(attempt: &Attempt, said: PaymentStatus, word: &Word) -> (Verdict, Writes) {
+    use PaymentStatus::{Processing, Started, Unknown};
+    if !matches!((attempt.status, said), (Started, Unknown) | (Started | Unknown, Processing)) {
+        return at_least_its_id(attempt, word);
+    }
+    let attempts = vec![(attempt.number, said, word.provider_id.clone())];
+    (Verdict::Done, Writes { attempts, ..Writes::default() })
+}
+
+/// The word brings nothing new, unless the provider's id, without which nothing can be looked up or paid back.
+fn at_least_its_id(attempt: &Attempt, word: &Word) -> (Verdict, Writes) {
+    if attempt.provider_id.is_some() || word.provider_id.is_none() {
+        return (Verdict::Already, Writes::default());
+    }
+    let attempts = vec![(attempt.number, attempt.status, word.provider_id.clone())];
+    (Verdict::Done, Writes { attempts, ..Writes::default() })
+}
+
 fn nothing(step: Step) -> (Verdict, Writes) {
     let verdict = match step {
         Step::Already => Verdict::Already,
@@ -324,3 +359,6 @@ fn nothing(step: Step) -> (Verdict, Writes) {
     };
     (verdict, Writes::default())
 }
+
+#[cfg(test)]
+mod tests;

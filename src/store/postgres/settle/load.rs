@@ -47,7 +47,8 @@ statements! {
             standing!("o.reference = asked.reference"), "
             UNION ALL
             SELECT o.* FROM unnest($5::uuid[], $6::text[], $7::bigint[]) AS asked (account_id, content, notice) ",
-            standing!("o.fingerprint = asked.content AND o.created_at >= clock.now - asked.notice * interval '1 s'
+            standing!("o.fingerprint = asked.content AND o.status <> 'cancelled'
+                AND o.created_at >= clock.now - asked.notice * interval '1 s'
                 ORDER BY o.created_at DESC, o.id DESC"), "
         ) o ON true");
 }
