@@ -31,10 +31,10 @@ pub enum Taken {
 ///
 /// # Errors
 /// `NotFound` when order or attempt are unknown (it has to come again), `Unavailable` when the database gave no answer.
-pub async fn take(app: &App, event: Event, kind: String) -> Result<Taken> {
-    let row = ProviderEvent { provider: PROVIDER, id: event.id, kind };
+pub async fn take(app: &App, event: Event) -> Result<Taken> {
+    let row = ProviderEvent { provider: PROVIDER, id: event.id, kind: event.kind };
     let (order, happening) = match event.said {
-        Said::Other { .. } => {
+        Said::Other => {
             app.store.keep_event(&row, "ignored").await?;
             return Ok(Taken::NoNews);
         }

@@ -77,10 +77,6 @@ pub enum Refusal {
         /// How many seconds ago.
         seconds: u64,
     },
-    /// The provider declined the card; the order stands pending.
-    PaymentDeclined(OrderId),
-    /// The order's state does not allow it.
-    IllegalTransition,
 }
 
 /// What becomes of one request.

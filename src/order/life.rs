@@ -181,11 +181,13 @@ impl Life {
         // Where there is nothing to charge, no provider is asked.
         let at_once = method == Method::Balance || self.order.total == 0;
         let event = Event::Pay(if at_once { Method::Balance } else { method });
+        // An attempt with another card cannot be this request's, and its outcome must not be told as this one's.
+        let resumed = resume && latest.is_some_and(|a| a.method == method && a.token.as_ref() == token);
         let change = match step(self.order.status, state, by, event) {
-            Step::InFlight if (own || resume) && matches!(state, PaymentStatus::Started | PaymentStatus::Unknown) => {
+            Step::InFlight if (own || resumed) && matches!(state, PaymentStatus::Started | PaymentStatus::Unknown) => {
                 return (Verdict::Charge, Writes::default());
             }
-            Step::InFlight if own || resume => return (Verdict::Already, Writes::default()),
+            Step::InFlight if own || resumed => return (Verdict::Already, Writes::default()),
             Step::To(_) if own => return (Verdict::Already, Writes::default()),
             Step::To(change) => change,
             other => return nothing(other),

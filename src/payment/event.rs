@@ -9,6 +9,8 @@ use super::Outcome;
 pub struct Event {
     /// The provider's id of the event: the same for every copy.
     pub id: String,
+    /// Its type.
+    pub kind: String,
     /// What it says.
     pub said: Said,
 }
@@ -24,10 +26,7 @@ pub enum Said {
         provider_id: String,
     },
     /// Nothing that concerns orders.
-    Other {
-        /// Its type.
-        kind: String,
-    },
+    Other,
 }
 
 /// What became of an intent, and which order it is of.
@@ -100,9 +99,9 @@ pub fn read(body: &[u8]) -> Result<Event, serde_json::Error> {
         }
         (None, "charge.refunded") => match serde_json::from_value::<RawCharge>(object)?.payment_intent {
             Some(provider_id) => Said::Refunded { provider_id },
-            None => Said::Other { kind },
+            None => Said::Other,
         },
-        (None, _) => Said::Other { kind },
+        (None, _) => Said::Other,
     };
-    Ok(Event { id, said })
+    Ok(Event { id, kind, said })
 }

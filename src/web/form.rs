@@ -166,7 +166,12 @@ fn notice_of(error: Error) -> Notice {
             tracing::warn!(reason, "an order could not be taken");
             Notice::Unavailable { retry_after }
         }
-        Error::InProgress { .. } | Error::KeyReused(_) | Error::NotFound | Error::Internal(_) => {
+        Error::InProgress { .. }
+        | Error::KeyReused(_)
+        | Error::Illegal
+        | Error::NoOutcome { .. }
+        | Error::NotFound
+        | Error::Internal(_) => {
             tracing::error!(%error, "an order failed");
             Notice::Failed
         }
@@ -174,7 +179,7 @@ fn notice_of(error: Error) -> Notice {
 }
 
 /// The outcome, or `Unavailable` once the deadline has come. What was spawned goes on.
-async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Error::Unavailable { retry_after: RETRY_AFTER, reason: "no answer in time".into() }),
@@ -182,6 +187,6 @@ async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) 
 }
 
 /// How long a page that says "not now" may take to be made: it counts into the deadline of the whole answer.
-fn glance(app: &App) -> Duration {
+pub(super) fn glance(app: &App) -> Duration {
     app.config.work_deadline() / 8
 }

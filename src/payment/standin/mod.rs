@@ -5,7 +5,6 @@ mod callbacks;
 mod intents;
 mod server;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use callbacks::Callbacks;
@@ -14,8 +13,6 @@ pub use server::Standin;
 /// How the stand-in behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; port 0 picks a free one.
-    pub listen: SocketAddr,
     /// The bearer key that callers must have.
     pub key: String,
     /// Signs the callbacks.

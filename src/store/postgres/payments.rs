@@ -9,7 +9,9 @@ use crate::order::values::OrderId;
 use crate::store::{Due, ProviderEvent, Result};
 
 statements! {
-    ORDER_OF = "SELECT order_id FROM payments WHERE provider_id = $1 ORDER BY order_id LIMIT 1";
+    /// A range for the reason that `by_id` has.
+    ORDER_OF = "
+        SELECT order_id FROM payments WHERE provider_id >= $1 AND provider_id <= $1 ORDER BY provider_id LIMIT 1";
 
     /// Waits for another transaction that keeps the same event, and finds it or takes its place.
     KEEP_EVENT = "

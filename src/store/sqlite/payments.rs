@@ -15,7 +15,7 @@ pub(super) const DUE: &str = "
     WHERE status IN ('started', 'unknown', 'processing', 'refund_due') AND next_check_at <= $1
     ORDER BY next_check_at LIMIT $2";
 
-pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_id = $1 ORDER BY order_id LIMIT 1";
+pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_id = $1 LIMIT 1";
 
 /// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt.
 pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: i64, first_check: i64) -> Result<()> {

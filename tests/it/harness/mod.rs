@@ -3,6 +3,7 @@
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
 pub mod goods;
+pub mod life;
 pub mod log;
 pub mod proxy;
 pub mod redis;

@@ -9,6 +9,7 @@ use oncegate::checkout::desk;
 use oncegate::config::{Config, Database, JwtKey, Redis};
 use oncegate::guard::token::Tokens;
 use oncegate::order::Product;
+use oncegate::payment::client::Client;
 use secrecy::SecretBox;
 
 use super::TestStore;
@@ -39,9 +40,11 @@ impl Shop {
         let mut config = settings();
         change(&mut config);
         let tokens = Tokens::connect(&config.redis, config.form_token_ttl).await;
-        let (app, inbox) = App::new(Arc::new(config), under.store.clone(), tokens);
+        let timeout = config.work_deadline() * 3 / 4;
+        let provider = config.gateway.as_ref().map(|gateway| Client::new(gateway, timeout).unwrap());
+        let (app, inbox) = App::new(Arc::new(config), under.store.clone(), tokens, provider, api::ANSWERS);
         let writers = if under.database.url().starts_with("sqlite:") { 1 } else { 2 };
-        desk::open(&app, inbox, api::render, writers);
+        desk::open(&app, inbox, writers);
         Self { app, under }
     }
 }

@@ -53,9 +53,9 @@ async fn attempt(pools: &Pools, change: &Change, rules: &ChangeRules) -> std::re
     let mut transaction = pools.begin(rules.lock_wait).await?;
     let (changed, wrote) = within(&mut transaction, change, rules).await?;
     if wrote {
-        transaction.commit().await?
+        transaction.commit().await?;
     } else {
-        transaction.rollback().await?
+        transaction.rollback().await?;
     }
     Ok(changed)
 }
