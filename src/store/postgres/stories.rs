@@ -58,9 +58,8 @@ pub(super) async fn free(pools: &Pools, account: AccountId, key: &Key) -> Result
 
 fn story(row: &PgRow) -> Result<RecordStory> {
     let status: Option<i16> = column(row, "response_status")?;
-    let status = status.map(|status| {
-        u16::try_from(status).map_err(|_| broken(format!("column response_status holds {status}")))
-    });
+    let status = status
+        .map(|status| u16::try_from(status).map_err(|_| broken(format!("column response_status holds {status}"))));
     let body: Option<Vec<u8>> = column(row, "response_body")?;
     Ok(RecordStory {
         account: AccountId(column(row, "account_id")?),

@@ -11,9 +11,19 @@ use crate::store::{Result, Sweep};
 macro_rules! sweep {
     ($table:literal, $over:literal, $by:literal) => {
         concat!(
-            "WITH gone AS (DELETE FROM ", $table, " WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM ", $table, " WHERE ", $over, " ORDER BY ", $by, " LIMIT $1 FOR UPDATE SKIP LOCKED
-            )) AND ", $over, " RETURNING 1) SELECT count(*) AS rows FROM gone"
+            "WITH gone AS (DELETE FROM ",
+            $table,
+            " WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM ",
+            $table,
+            " WHERE ",
+            $over,
+            " ORDER BY ",
+            $by,
+            " LIMIT $1 FOR UPDATE SKIP LOCKED
+            )) AND ",
+            $over,
+            " RETURNING 1) SELECT count(*) AS rows FROM gone"
         )
     };
 }

@@ -14,8 +14,11 @@ macro_rules! stories {
             "SELECT r.account_id, (SELECT a.subject FROM accounts a WHERE a.id = r.account_id) AS subject, r.operation,
                 r.key, r.fingerprint, r.status, r.epoch, r.lease_expires_at, r.response_status,
                 r.response_content_type, r.response_location, r.response_body, r.order_id, r.created_at,
-                r.completed_at, r.expires_at, ", now!(), " AS seen_at
-             FROM idempotency_records r WHERE ", $rest
+                r.completed_at, r.expires_at, ",
+            now!(),
+            " AS seen_at
+             FROM idempotency_records r WHERE ",
+            $rest
         )
     };
 }

@@ -8,8 +8,20 @@ use crate::store::Sweep;
 macro_rules! sweep {
     ($table:literal, $key:literal, $over:literal, $by:literal) => {
         concat!(
-            "DELETE FROM ", $table, " WHERE ", $key, " IN (
-                SELECT ", $key, " FROM ", $table, " WHERE ", $over, " ORDER BY ", $by, " LIMIT $2)"
+            "DELETE FROM ",
+            $table,
+            " WHERE ",
+            $key,
+            " IN (
+                SELECT ",
+            $key,
+            " FROM ",
+            $table,
+            " WHERE ",
+            $over,
+            " ORDER BY ",
+            $by,
+            " LIMIT $2)"
         )
     };
 }

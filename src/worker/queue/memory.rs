@@ -48,7 +48,8 @@ impl Memory {
 
     fn take(&self, limit: usize) -> Vec<Delivery> {
         let (now, mut state) = (Instant::now(), self.state());
-        let over: Vec<u64> = state.pending.iter().filter(|(_, p)| now - p.since >= self.idle).map(|(n, _)| *n).collect();
+        let over: Vec<u64> =
+            state.pending.iter().filter(|(_, p)| now - p.since >= self.idle).map(|(n, _)| *n).collect();
         let mut taken = Vec::new();
         for number in over.into_iter().take(limit) {
             if let Some(pending) = state.pending.get_mut(&number) {

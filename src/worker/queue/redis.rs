@@ -112,7 +112,10 @@ impl Streams {
         call.arg(GROUP).arg(&self.reader).arg(millis(self.idle)).arg(limit);
         let (claimed, gone): (Vec<(String, Vec<Value>, u64)>, u64) = self.commands.ask(Ask::Script(&call)).await?;
         if gone > 0 {
-            tracing::warn!(gone, "entries vanished from the queue before they were consumed; the outbox tells them again");
+            tracing::warn!(
+                gone,
+                "entries vanished from the queue before they were consumed; the outbox tells them again"
+            );
         }
         // A full haul: there may be more.
         if claimed.len() < limit {
