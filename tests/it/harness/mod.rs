@@ -2,6 +2,7 @@
 //!
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
+pub mod clock;
 pub mod goods;
 pub mod life;
 pub mod log;
