@@ -8,6 +8,7 @@
 mod api;
 mod cli;
 mod harness;
+mod queue;
 mod store;
 mod token;
 mod web;

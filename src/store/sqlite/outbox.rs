@@ -17,7 +17,8 @@ pub(super) const DUE: &str = "
 pub(super) const LAG: &str = concat!(
     "SELECT max(0, ",
     now!(),
-    " - created_at) FROM outbox WHERE published_at IS NULL ORDER BY created_at LIMIT 1"
+    " - created_at) FROM outbox
+     WHERE published_at IS NULL AND created_at > 0 ORDER BY created_at LIMIT 1"
 );
 
 pub(super) async fn tell_paid(tx: &mut Tx, order: &Order, now: i64) -> Result<()> {
