@@ -10,9 +10,9 @@ macro_rules! sweep {
         concat!(
             "DELETE FROM ",
             $table,
-            " WHERE ",
+            " WHERE (",
             $key,
-            " IN (
+            ") IN (
                 SELECT ",
             $key,
             " FROM ",
@@ -35,8 +35,8 @@ pub(super) const RECORDS: &str = sweep!(
 pub(super) const SESSIONS: &str = sweep!("sessions", "rowid", "expires_at <= $1", "expires_at");
 pub(super) const OUTBOX: &str = sweep!("outbox", "rowid", "consumed_at <= $1", "consumed_at");
 pub(super) const CONSUMED: &str =
-    sweep!("consumed_messages", "(consumer, message_id)", "consumed_at <= $1", "consumed_at");
-pub(super) const EVENTS: &str = sweep!("payment_events", "(provider, event_id)", "received_at <= $1", "received_at");
+    sweep!("consumed_messages", "consumer, message_id", "consumed_at <= $1", "consumed_at");
+pub(super) const EVENTS: &str = sweep!("payment_events", "provider, event_id", "received_at <= $1", "received_at");
 
 /// Quick: what a power cut brings back is swept again.
 pub(super) async fn sweep(store: &Sqlite, what: Sweep, limit: u32) -> Result<u64> {

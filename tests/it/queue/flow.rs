@@ -7,7 +7,7 @@ use std::time::Duration;
 use oncegate::config::Redis;
 use oncegate::order::life::Happening;
 use oncegate::order::values::{AccountId, OrderId};
-use oncegate::store::{Grant, Republish, Store};
+use oncegate::store::{Grant, Republish};
 use oncegate::worker::coupons::{CAMPAIGN, CONSUMER, Consumer};
 use oncegate::worker::queue::{self, Queue};
 use oncegate::worker::relay::Relay;
@@ -242,8 +242,7 @@ async fn an_outage_of_the_database_parks_nothing() {
     let line = Line::open().await;
     line.order(2).await;
     line.relay().run_once().await.unwrap();
-    // The table of the effect is away for longer than it takes to give a poison message up. On SQLite that would be a
-    // broken statement, so there the lock is held instead.
+    // Away for more deliveries than a poison message gets.
     let gone = line.t.second().await;
     gone.close().await;
     let consumer = Consumer::new(gone, line.queue());
