@@ -8,7 +8,10 @@
 mod api;
 mod cli;
 mod harness;
+mod payments;
 mod queue;
+mod races;
+mod sabotage;
 mod store;
 mod token;
 mod web;
