@@ -11,6 +11,7 @@ mod harness;
 mod payments;
 mod queue;
 mod races;
+mod rooms;
 mod sabotage;
 mod store;
 mod token;

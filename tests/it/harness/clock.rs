@@ -27,7 +27,7 @@ impl Sql {
     }
 
     /// Runs a statement in a transaction that is left open: what it touched is held until [`Held::commit`].
-    pub async fn hold(&self, statement: &str) -> Held {
+    pub async fn keep_open(&self, statement: &str) -> Held {
         let statement = AssertSqlSafe(statement.to_owned());
         match self {
             Self::Postgres(pool) => {

@@ -2,8 +2,8 @@
 //!
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
-pub mod clock;
 pub mod client;
+pub mod clock;
 pub mod goods;
 pub mod hold;
 pub mod invariants;

@@ -5,30 +5,35 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redis::cmd;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 use uuid::Uuid;
 
+use crate::harness::Sql;
+use crate::harness::client::{Client, want};
 use crate::harness::proxy::{Fault, Proxy};
 use crate::harness::redis::{self as server, Server};
-use crate::harness::service::{SECRET, Service, run, stderr, stdout};
-use crate::harness::{Database, Sql};
+use crate::harness::service::Service;
+use crate::harness::site::Site;
 
 /// Longer than the times that follow from the lease, on a starved machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+const SETTINGS: [(&str, &str); 3] =
+    [("ONCEGATE_LEASE", "3s"), ("ONCEGATE_OPENING_BALANCE", "100000000"), ("ONCEGATE_LOG", "warn,oncegate=info")];
 
-struct Site {
-    sql: Sql,
+/// A site whose queue is its own.
+struct Queued {
+    site: Site,
     redis: Option<(Server, String)>,
-    folder: TempDir,
-    database: Database,
-    token: String,
+    client: Client,
 }
 
-impl Site {
+impl Queued {
     async fn open() -> Self {
-        let database = Database::create().await;
-        let folder = tempfile::tempdir().unwrap();
+        Self::with(&[]).await
+    }
+
+    async fn with(settings: &[(&'static str, &str)]) -> Self {
+        let site = Site::open(&[&SETTINGS, settings].concat()).await;
         let redis = match std::env::var_os("TEST_REDIS_URL") {
             None => None,
             Some(_) => {
@@ -37,18 +42,18 @@ impl Site {
                 Some((server, format!("redis://127.0.0.1:{port}")))
             }
         };
-        let migrated = run(folder.path(), &["migrate"], &[("DATABASE_URL", database.url())]).await;
-        assert!(migrated.status.success(), "{}", stderr(&migrated));
-        let token = run(folder.path(), &["token", "--sub", "shop-7"], &[("ONCEGATE_JWT_SECRET", SECRET)]).await;
-        let (sql, token) = (Sql::open(database.url()).await, stdout(&token).trim().to_owned());
-        Self { sql, redis, folder, database, token }
+        let client = site.client("shop-7").await;
+        Self { site, redis, client }
     }
 
-    /// For what only row locks and a queue of its own can show; `None` in the run on the embedded pair.
+    /// For what only row locks and a queue outside can show; `None` in the run on the embedded pair.
     async fn with_servers() -> Option<Self> {
-        std::env::var_os("TEST_DATABASE_URL")?;
-        let site = Self::open().await;
-        site.redis.is_some().then_some(site)
+        std::env::var_os("TEST_DATABASE_URL").and(std::env::var_os("TEST_REDIS_URL"))?;
+        Some(Self::open().await)
+    }
+
+    fn sql(&self) -> &Sql {
+        &self.site.under.sql
     }
 
     fn redis_url(&self) -> &str {
@@ -56,46 +61,27 @@ impl Site {
     }
 
     async fn start(&self) -> Service {
-        self.start_with(self.redis_url()).await
+        self.site.start_with(&[("REDIS_URL", self.redis_url())]).await
     }
 
-    async fn start_with(&self, redis_url: &str) -> Service {
-        let env = [
-            ("DATABASE_URL", self.database.url()),
-            ("REDIS_URL", redis_url),
-            ("ONCEGATE_JWT_SECRET", SECRET),
-            ("ONCEGATE_COOKIE_SECRET", SECRET),
-            ("ONCEGATE_OPENING_BALANCE", "100000000"),
-            ("ONCEGATE_DEMO", "true"),
-            ("ONCEGATE_LEASE", "3s"),
-            ("ONCEGATE_LOG", "warn,oncegate=info"),
-        ];
-        Service::start(self.folder.path(), &env).await
+    /// One whose way to Redis is through this proxy.
+    async fn start_behind(&self, proxy: &Proxy) -> Service {
+        self.site.start_with(&[("REDIS_URL", &server::through(self.redis_url(), proxy.addr()))]).await
     }
 
     /// Places an order through this instance; its id.
     async fn order(&self, at: &Service) -> String {
-        let key = Uuid::new_v4().to_string();
-        let body = json!({"lines": [{"sku": "TEA-SENCHA", "quantity": 1}], "payment": "balance"});
-        for _ in 0..20 {
-            let request = reqwest::Client::new().post(format!("http://{}/api/orders", at.main));
-            let request = request.bearer_auth(&self.token).header("idempotency-key", &key).json(&body);
-            let answer = request.send().await.unwrap();
-            if answer.status() == 201 {
-                return answer.json::<Value>().await.unwrap()["id"].as_str().unwrap().to_owned();
-            }
-            assert!([409, 503].contains(&answer.status().as_u16()), "{answer:?}");
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-        panic!("not placed");
+        let answer = self.client.order(at.main, &Uuid::new_v4().to_string(), &want(&[("TEA", 1)])).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.order().unwrap()
     }
 
     async fn coupons(&self) -> i64 {
-        self.sql.int("SELECT count(*) FROM coupons WHERE campaign = 'welcome-back'").await
+        self.sql().int("SELECT count(*) FROM coupons WHERE campaign = 'welcome-back'").await
     }
 
     async fn consumed(&self) -> i64 {
-        self.sql.int("SELECT count(*) FROM outbox WHERE consumed_at IS NOT NULL AND published_at IS NOT NULL").await
+        self.sql().int("SELECT count(*) FROM outbox WHERE consumed_at IS NOT NULL AND published_at IS NOT NULL").await
     }
 
     /// Every paid order has one in the end, and no order has two.
@@ -104,10 +90,10 @@ impl Site {
         in_time("every order has its coupon", async || {
             let without = "SELECT count(*) FROM orders o WHERE NOT EXISTS
                 (SELECT 1 FROM coupons c WHERE c.order_id = o.id AND c.campaign = 'welcome-back')";
-            self.sql.int(without).await == 0 && self.consumed().await == orders
+            self.sql().int(without).await == 0 && self.consumed().await == orders
         })
         .await;
-        assert_eq!((self.sql.int("SELECT count(*) FROM orders").await, self.coupons().await), (orders, orders));
+        assert_eq!((self.sql().int("SELECT count(*) FROM orders").await, self.coupons().await), (orders, orders));
     }
 
     /// How many statements with these words wait for a lock.
@@ -116,7 +102,7 @@ impl Site {
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
                 AND query LIKE '%{words}%'"
         );
-        self.sql.int(&waiting).await
+        self.sql().int(&waiting).await
     }
 
     /// One number of this instance.
@@ -137,21 +123,17 @@ async fn in_time(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 
 #[tokio::test]
 async fn an_order_gets_its_coupon_from_the_running_service_and_its_numbers_tell() {
-    let site = Site::open().await;
+    let site = Queued::open().await;
     let service = site.start().await;
     let order = site.order(&service).await;
     site.every_order_has_one(1).await;
-    let get = async |path: String| -> Value {
-        let request = reqwest::Client::new().get(format!("http://{}{path}", service.main)).bearer_auth(&site.token);
-        request.send().await.unwrap().json().await.unwrap()
-    };
-    let code = get(format!("/api/orders/{order}")).await["coupon"].as_str().unwrap().to_owned();
-    let account = get("/api/account".to_owned()).await;
+    let code = site.client.get(service.main, &format!("/api/orders/{order}")).await.json()["coupon"].clone();
+    let account = site.client.get(service.main, "/api/account").await.json();
     assert_eq!(account["coupons"].as_array().unwrap().len(), 1);
     let coupon = &account["coupons"][0];
     assert_eq!(
         (&coupon["code"], &coupon["campaign"], &coupon["order_id"]),
-        (&json!(code), &json!("welcome-back"), &json!(order))
+        (&code, &json!("welcome-back"), &json!(order))
     );
     for (event, times) in [("published", 1.0), ("granted", 1.0), ("duplicate", 0.0), ("parked", 0.0)] {
         let name = format!("oncegate_messages_total{{event=\"{event}\"}}");
@@ -166,7 +148,7 @@ async fn an_order_gets_its_coupon_from_the_running_service_and_its_numbers_tell(
 
 #[tokio::test]
 async fn a_process_that_is_killed_at_any_moment_costs_no_coupon() {
-    let site = Site::open().await;
+    let site = Queued::open().await;
     let mut orders = 0;
     for round in 0..4_u64 {
         let service = site.start().await;
@@ -186,7 +168,7 @@ async fn a_process_that_is_killed_at_any_moment_costs_no_coupon() {
 
 #[tokio::test]
 async fn two_instances_go_on_while_redis_is_flushed_and_restarted_and_one_of_them_is_killed() {
-    let mut site = Site::open().await;
+    let mut site = Queued::open().await;
     let (one, other) = (site.start().await, site.start().await);
     let mut orders = 0;
     for round in 0..3 {
@@ -218,9 +200,9 @@ async fn two_instances_go_on_while_redis_is_flushed_and_restarted_and_one_of_the
 
 #[tokio::test]
 async fn a_consumer_killed_before_its_commit_leaves_the_grant_to_another() {
-    let Some(site) = Site::with_servers().await else { return };
+    let Some(site) = Queued::with_servers().await else { return };
     let doomed = site.start().await;
-    let coupons = site.sql.hold("LOCK TABLE coupons IN EXCLUSIVE MODE").await;
+    let coupons = site.sql().keep_open("LOCK TABLE coupons IN EXCLUSIVE MODE").await;
     site.order(&doomed).await;
     in_time("the grant is under way", async || site.waiting("INSERT INTO coupons").await > 0).await;
     doomed.signal(Signal::SIGKILL);
@@ -236,10 +218,10 @@ async fn a_consumer_killed_before_its_commit_leaves_the_grant_to_another() {
 
 #[tokio::test]
 async fn a_consumer_killed_after_its_commit_and_before_the_acknowledgement_is_repeated_without_effect() {
-    let Some(site) = Site::with_servers().await else { return };
+    let Some(site) = Queued::with_servers().await else { return };
     let proxy = Proxy::start(server::address(site.redis_url())).await;
-    let doomed = site.start_with(&server::through(site.redis_url(), proxy.addr())).await;
-    let coupons = site.sql.hold("LOCK TABLE coupons IN EXCLUSIVE MODE").await;
+    let doomed = site.start_behind(&proxy).await;
+    let coupons = site.sql().keep_open("LOCK TABLE coupons IN EXCLUSIVE MODE").await;
     site.order(&doomed).await;
     in_time("the grant is under way", async || site.waiting("INSERT INTO coupons").await > 0).await;
     proxy.set(Fault::Stall);
@@ -263,14 +245,14 @@ async fn a_consumer_killed_after_its_commit_and_before_the_acknowledgement_is_re
 
 #[tokio::test]
 async fn a_relay_killed_between_publishing_and_marking_is_repeated_without_effect() {
-    let Some(site) = Site::with_servers().await else { return };
+    let Some(site) = Queued::with_servers().await else { return };
     let proxy = Proxy::start(server::address(site.redis_url())).await;
-    let doomed = site.start_with(&server::through(site.redis_url(), proxy.addr())).await;
+    let doomed = site.start_behind(&proxy).await;
     proxy.set(Fault::Stall);
     site.order(&doomed).await;
-    let taken = format!("SELECT count(*) FROM outbox WHERE due_at > {}", site.sql.moment(0));
-    in_time("the relay has taken the message", async || site.sql.int(&taken).await == 1).await;
-    let row = site.sql.hold("SELECT id FROM outbox FOR UPDATE").await;
+    let taken = format!("SELECT count(*) FROM outbox WHERE due_at > {}", site.sql().moment(0));
+    in_time("the relay has taken the message", async || site.sql().int(&taken).await == 1).await;
+    let row = site.sql().keep_open("SELECT id FROM outbox FOR UPDATE").await;
     proxy.set(Fault::None);
     let mut direct = server::connect(site.redis_url()).await;
     in_time("it is published and being marked", async || {
@@ -281,7 +263,7 @@ async fn a_relay_killed_between_publishing_and_marking_is_repeated_without_effec
     doomed.signal(Signal::SIGKILL);
     doomed.end().await;
     in_time("the mark is given up", async || site.waiting("UPDATE outbox").await == 0).await;
-    assert_eq!(site.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NULL").await, 1);
+    assert_eq!(site.sql().int("SELECT count(*) FROM outbox WHERE published_at IS NULL").await, 1);
     drop(row);
     let heir = site.start().await;
     site.every_order_has_one(1).await;
@@ -290,26 +272,13 @@ async fn a_relay_killed_between_publishing_and_marking_is_repeated_without_effec
 
 #[tokio::test]
 async fn the_sweeper_goes_on_after_the_database_was_away_and_tells_when_it_last_succeeded() {
-    let site = Site::open().await;
-    let proxy = match site.database.url().strip_prefix("postgres") {
-        Some(_) => Some(Proxy::start(server::address(&site.database.url().replace("postgres@", ""))).await),
-        None => None,
+    let site = Queued::with(&[("ONCEGATE_SWEEP_INTERVAL", "100ms")]).await;
+    let (proxy, mut service) = if site.site.shares_a_server() {
+        let (proxy, url) = site.site.database_proxy().await;
+        (Some(proxy), site.site.start_with(&[("DATABASE_URL", &url)]).await)
+    } else {
+        (None, site.start().await)
     };
-    let url = match &proxy {
-        Some(proxy) => {
-            let direct = server::address(&site.database.url().replace("postgres@", "")).to_string();
-            site.database.url().replace(&direct, &proxy.addr().to_string())
-        }
-        None => site.database.url().to_owned(),
-    };
-    let env = [
-        ("DATABASE_URL", url.as_str()),
-        ("ONCEGATE_JWT_SECRET", SECRET),
-        ("ONCEGATE_COOKIE_SECRET", SECRET),
-        ("ONCEGATE_SWEEP_INTERVAL", "100ms"),
-        ("ONCEGATE_LEASE", "3s"),
-    ];
-    let mut service = Service::start(site.folder.path(), &env).await;
     let last = "oncegate_sweep_last_success_timestamp_seconds";
     in_time("it has swept", async || {
         service.get_ops("/metrics").await.text().await.unwrap().contains(&format!("\n{last} "))
@@ -320,20 +289,20 @@ async fn the_sweeper_goes_on_after_the_database_was_away_and_tells_when_it_last_
         format!(
             "INSERT INTO sessions (id, data, expires_at) VALUES ('{id}', CAST('x' AS {}), {})",
             if proxy.is_some() { "bytea" } else { "BLOB" },
-            site.sql.moment(-60)
+            site.sql().moment(-60)
         )
     };
     if let Some(proxy) = &proxy {
         proxy.set(Fault::Refuse);
         service.wait_for("a worker has failed and goes on trying worker=\"sweeper\"").await;
         let during = site.number(&service, last).await;
-        site.sql.run(&expired("during")).await;
+        site.sql().run(&expired("during")).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(site.number(&service, last).await, during, "a sweep that failed is no success");
         proxy.set(Fault::None);
     }
-    site.sql.run(&expired("after")).await;
-    in_time("what expired is swept", async || site.sql.int("SELECT count(*) FROM sessions").await == 0).await;
+    site.sql().run(&expired("after")).await;
+    in_time("what expired is swept", async || site.sql().int("SELECT count(*) FROM sessions").await == 0).await;
     in_time("the success is told", async || site.number(&service, last).await > before).await;
     let swept = site.number(&service, "oncegate_swept_total{kind=\"sessions\"}").await;
     assert_eq!(swept, if proxy.is_some() { 2.0 } else { 1.0 });

@@ -160,7 +160,7 @@ async fn a_grant_waits_for_a_cancellation_that_is_under_way_and_then_grants_noth
     let t = shop().await;
     let buyer = account(&t.store, 1_000).await;
     let order = by_balance(&t.store, buyer, "k").await;
-    let cancelling = t.sql.hold(&format!("UPDATE orders SET status = 'cancelled' WHERE id = '{order}'")).await;
+    let cancelling = t.sql.keep_open(&format!("UPDATE orders SET status = 'cancelled' WHERE id = '{order}'")).await;
     let store = t.store.clone();
     let granting = tokio::spawn(async move { grant_one(&*store, Uuid::now_v7(), order).await });
     // Whether it has come to the lock by then or not, it must not be answered from before.

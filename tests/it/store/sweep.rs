@@ -92,7 +92,7 @@ async fn a_record_that_is_taken_over_while_the_sweep_looks_lives() {
     t.expire_records().await;
     let (lease, expiry) = (t.sql.moment(300), t.sql.moment(86_400));
     let renew = format!("UPDATE idempotency_records SET epoch = 2, lease_expires_at = {lease}, expires_at = {expiry}");
-    let taking_over = t.sql.hold(&renew).await;
+    let taking_over = t.sql.keep_open(&renew).await;
     let store = t.store.clone();
     let sweep = tokio::spawn(async move { store.sweep(Sweep::Records, 100).await.unwrap() });
     // On PostgreSQL it passes by, on SQLite it waits for its turn.
@@ -114,7 +114,7 @@ async fn a_session_goes_when_it_has_expired_and_one_that_is_renewed_meanwhile_li
     for (id, expires) in [("old", now - Duration::from_secs(60)), ("young", now + Duration::from_secs(60))] {
         t.store.create_session(id, b"x", expires).await.unwrap();
     }
-    let renewing = t.sql.hold(&format!("UPDATE sessions SET expires_at = {}", t.sql.moment(3_600))).await;
+    let renewing = t.sql.keep_open(&format!("UPDATE sessions SET expires_at = {}", t.sql.moment(3_600))).await;
     let store = t.store.clone();
     let sweep = tokio::spawn(async move { store.sweep(Sweep::Sessions, 100).await.unwrap() });
     if std::env::var_os("TEST_DATABASE_URL").is_some() {
