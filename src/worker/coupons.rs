@@ -27,7 +27,7 @@ pub const CONSUMER: &str = "coupons";
 /// database that is repaired meanwhile, may be able to.
 const DELIVERIES: u64 = 5;
 /// How many entries are worked on at once: one commit for all of them, short enough for those who share the rows.
-const BATCH: usize = 100;
+const BATCH: usize = 200;
 /// How long a run waits for messages.
 const WAIT: Duration = Duration::from_secs(2);
 /// How often what is acknowledged is removed from the queue.

@@ -36,6 +36,10 @@ const RELAY_PAUSE: Duration = Duration::from_millis(200);
 /// The pause after a failure, unless the worker's own is longer.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
+/// How many times as long as it has worked a worker with a backlog rests, so that a rush of orders is placed first and thanked
+/// for afterwards. Without a rush a run is short, and so is the rest.
+const BUYERS_SHARE: u32 = 4;
+
 /// What happened to messages, by `event`.
 const MESSAGES: &str = "oncegate_messages_total";
 /// Every `event` of [`MESSAGES`].
@@ -46,7 +50,7 @@ const EVENTS: [&str; 7] = ["published", "granted", "duplicate", "not_due", "fail
 pub enum Next {
     /// After its usual pause: there is nothing more to do.
     Later,
-    /// After as long as this run took: there is more to do, but buyers have half of the machine.
+    /// After a few times as long as this run took: there is more to do, but buyers come first.
     Soon,
 }
 
@@ -129,7 +133,7 @@ where
             failing = failed.is_some();
             pause = match done {
                 Ok(Ok(Next::Later)) => usual,
-                Ok(Ok(Next::Soon)) => begun.elapsed(),
+                Ok(Ok(Next::Soon)) => begun.elapsed() * BUYERS_SHARE,
                 _ => usual.max(FAILURE_PAUSE),
             };
         }
