@@ -34,8 +34,9 @@ const MOST_PARKED: u64 = 10_000;
 const ANSWER: Duration = Duration::from_secs(2);
 /// The longest that one read blocks, whatever the caller would wait.
 const BLOCK: Duration = Duration::from_secs(5);
-/// A reader that has not asked for this long and holds nothing is forgotten: each process reads under a new name.
-const FORGOTTEN: Duration = Duration::from_secs(60 * 60);
+/// A reader that has not asked for so many idle times (an hour, by default) and holds nothing is forgotten: each process reads
+/// under a new name.
+const FORGOTTEN: u32 = 360;
 
 /// Takes entries over whose reader must have died, with how often each was delivered by then. The question and the taking are
 /// one step, so no two readers get the same. What is pending and no longer in the stream (somebody trimmed it) is let go and
@@ -151,7 +152,7 @@ impl Streams {
 
     async fn tidied(&self) -> RedisResult<u64> {
         let mut call = self.tidy.key(STREAM);
-        call.arg(GROUP).arg(millis(FORGOTTEN));
+        call.arg(GROUP).arg(millis(self.idle * FORGOTTEN));
         self.commands.ask(Ask::Script(&call)).await
     }
 }
