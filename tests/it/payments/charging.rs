@@ -95,7 +95,7 @@ async fn a_balance_that_does_not_cover_it_pays_nothing_and_says_so() {
 
 #[tokio::test]
 async fn pending_is_answered_only_where_the_provider_says_processing_and_its_later_word_pays_the_order() {
-    let shop = Shop::open(&[], PATIENT).await;
+    let shop = Shop::open(&["--callback-delay", "3s"], PATIENT).await;
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
     let first = anna.order(service.main, "k", &cups_with(1, SLOW)).await;
     assert_eq!(shown(&first), is(201, "pending", "card", "processing"), "{first:?}");
@@ -278,7 +278,7 @@ async fn without_a_provider_card_is_not_offered_and_nobody_takes_callbacks() {
     assert_eq!(callback.deliver(service.main).await, 404);
     let form = site.buyer().get(service.main, "/orders/new").await.text();
     assert!(!form.contains("value=\"card\""));
-    site.holds().await;
+    site.holds_with_cards().await;
 }
 
 #[tokio::test]
