@@ -124,7 +124,7 @@ where
             // Once, however long it lasts: a worker whose Redis is away fails every second.
             match &failed {
                 Some(error) if !failing => {
-                    tracing::warn!(worker = name, %error, "a worker has failed and goes on trying")
+                    tracing::warn!(worker = name, %error, "a worker has failed and goes on trying");
                 }
                 Some(error) => tracing::debug!(worker = name, %error, "a worker has failed again"),
                 None if failing => tracing::info!(worker = name, "a worker that had failed works again"),

@@ -39,7 +39,7 @@ impl Relay {
     /// # Errors
     /// When store or queue give no answer; what was taken is published when its lease is over.
     pub async fn run_once(&self) -> Result<Next> {
-        if self.runs.fetch_add(1, Ordering::Relaxed) % MEASURE_EVERY == 0 {
+        if self.runs.fetch_add(1, Ordering::Relaxed).is_multiple_of(MEASURE_EVERY) {
             metrics::gauge!(LAG).set(self.store.publishing_lag().await?.as_secs_f64());
         }
         let messages = self.store.take_messages(BATCH, self.pace.taken).await?;

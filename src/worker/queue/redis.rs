@@ -122,7 +122,7 @@ impl Streams {
         if claimed.len() < limit {
             *next = Some(Instant::now() + self.idle / 4);
         }
-        Ok(claimed.into_iter().map(|(entry, fields, deliveries)| delivery(entry, pairs(fields), deliveries)).collect())
+        Ok(claimed.into_iter().map(|(entry, fields, deliveries)| delivery(entry, &pairs(fields), deliveries)).collect())
     }
 
     async fn fresh(&self, limit: usize, wait: Duration) -> RedisResult<Vec<Delivery>> {
@@ -132,7 +132,7 @@ impl Streams {
         read.arg("BLOCK").arg(millis(wait.min(BLOCK)).max(1)).arg("STREAMS").arg(STREAM).arg(">");
         let reply: Option<StreamReadReply> = self.reads.ask(Ask::Command(&read)).await?;
         let entries = reply.into_iter().flat_map(|reply| reply.keys).flat_map(|key| key.ids);
-        Ok(entries.map(|entry| delivery(entry.id, entry.map, 1)).collect())
+        Ok(entries.map(|entry| delivery(entry.id, &entry.map, 1)).collect())
     }
 
     /// From the first entry on: what stands in a stream whose group was lost is delivered again rather than not at all.
@@ -221,7 +221,7 @@ fn add(to: &str, message: &Message) -> Cmd {
     add
 }
 
-fn delivery(entry: String, fields: HashMap<String, Value>, deliveries: u64) -> Delivery {
+fn delivery(entry: String, fields: &HashMap<String, Value>, deliveries: u64) -> Delivery {
     let text = |name: &str| {
         let value = fields.get(name).ok_or_else(|| format!("there is no field {name}"))?;
         from_redis_value::<String>(value.clone()).map_err(|_| format!("field {name} is no text"))
