@@ -21,7 +21,7 @@ statements! {
             ORDER BY due_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
         )
         UPDATE outbox SET due_at = clock_timestamp() + $2 * interval '1 ms'
-        WHERE id = ANY(ARRAY(SELECT id FROM due))
+        WHERE id = ANY(ARRAY(SELECT id FROM due)) AND due_at <= now()
         RETURNING id, topic, payload";
 
     MARK = "

@@ -90,6 +90,19 @@ async fn relays_share_the_messages_and_none_is_given_to_two() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_passes_by_what_another_is_taking_and_does_not_wait_for_it() {
+    if TestStore::on_postgres().await.is_none() {
+        return;
+    }
+    let t = shop().await;
+    many(&t, 3).await;
+    let taking = t.sql.keep_open("SELECT id FROM outbox ORDER BY due_at LIMIT 1 FOR UPDATE").await;
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap().len(), 2);
+    drop(taking);
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_published_message_is_told_again_until_its_effect_shows_and_at_ever_longer_intervals() {
     let t = shop().await;
     let buyer = account(&t.store, 1_000).await;
