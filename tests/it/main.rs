@@ -9,6 +9,7 @@ mod api;
 mod cli;
 mod harness;
 mod payments;
+mod queue;
 mod races;
 mod rooms;
 mod sabotage;

@@ -36,7 +36,8 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
         return Err(broken("the URL of a PostgreSQL database begins with postgres://"));
     }
     let options = PgConnectOptions::from_str(url).map_err(|_| broken("the URL of the database cannot be read"))?;
-    Ok(options.application_name("oncegate"))
+    // What a server has to say by the way ("relation already exists, skipping") is nothing to be logged at each start.
+    Ok(options.application_name("oncegate").options([("client_min_messages", "warning")]))
 }
 
 pub(super) struct Pools {

@@ -178,14 +178,14 @@ async fn with_callbacks(mode: &str, delay: &str) {
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
     let mut orders = Vec::new();
     for n in 0..3 {
-        let placed = anna.order(service.main, &format!("k{n}"), &cups(1)).await;
+        let placed = anna.order_to_the_end(service.main, &format!("k{n}"), &cups(1)).await;
         assert_eq!(shown(&placed), is(201, "paid", "card", "captured"), "{placed:?}");
         orders.push(placed.order().unwrap());
     }
-    let slow = anna.order(service.main, "slow", &cups_with(1, SLOW)).await;
+    let slow = anna.order_to_the_end(service.main, "slow", &cups_with(1, SLOW)).await;
     assert_eq!(slow.status, 201, "{slow:?}");
     orders.push(slow.order().unwrap());
-    let declined = anna.order(service.main, "bad", &cups_with(1, BAD)).await;
+    let declined = anna.order_to_the_end(service.main, "bad", &cups_with(1, BAD)).await;
     assert_eq!(declined.problem(), "payment-declined");
     let cancelled = anna.wish(service.main, &orders[0], "cancel", "c", None).await;
     assert_eq!(shown(&cancelled).1, "cancelled");
@@ -241,7 +241,7 @@ async fn an_answer_that_comes_late_does_not_wipe_out_what_has_happened_meanwhile
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
     let placing = tokio::spawn({
         let (anna, at) = (anna.clone(), service.main);
-        async move { anna.order(at, "k", &cups(2)).await }
+        async move { anna.order_to_the_end(at, "k", &cups(2)).await }
     });
     eventually("the callback has paid it", async || shop.count("FROM orders WHERE status = 'paid'").await == 1).await;
     let order = anna.get(service.main, "/api/orders").await.json()["orders"][0]["id"].as_str().unwrap().to_owned();
@@ -365,7 +365,7 @@ async fn amount_currency_and_order_have_to_fit_or_nothing_is_changed() {
     assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
 
     // The payment of one order, said to be another's.
-    let other = anna.order(service.main, "k-2", &cups_with(2, BAD)).await.order().unwrap();
+    let other = anna.order_to_the_end(service.main, "k-2", &cups_with(2, BAD)).await.order().unwrap();
     let stolen = changed("metadata", json!({"order_id": other, "attempt": "1"}));
     assert_eq!(stolen.deliver(service.main).await, 200);
     assert_eq!(shop.count("FROM payment_events WHERE outcome = 'mismatch'").await, 4);
