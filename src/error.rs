@@ -1,5 +1,5 @@
-//! What can go wrong, in words of the shop. No HTTP here: `api/problem` and `web/pages` each say it their way, and
-//! both match exhaustively.
+//! What can go wrong, in words of the shop. No HTTP here: `api/failure` and `web` (`form`, `pages`) each say it their
+//! way, and all match exhaustively.
 
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 # Throw-away PostgreSQL and Redis servers for scripts/test and scripts/bench. To be sourced:
 #
 #   trap stop_services EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
-#   need_packages                     # installs what is missing when root, else says what to install
+#   need_packages [COMMAND...]        # installs what is missing when root, else says what to install; the Debian
+#                                     # package of a COMMAND has the same name
 #   start_postgres DIR [durable|fast] # exports PG_URL, PG_BIN
 #   start_redis DIR                   # exports REDIS_TEST_URL (no path: every test appends its own /N)
 #   start_redis_cluster DIR           # exports REDIS_CLUSTER_TEST_URL
@@ -80,20 +81,28 @@ install_without_starting() (
     apt-get -qq -y -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
 )
 
+# find_missing COMMAND...  Sets MISSING: the packages to install.
+find_missing() {
+    local extra
+    MISSING=()
+    have_postgres || MISSING+=(postgresql)
+    have_redis || MISSING+=(redis-server)
+    for extra in "$@"; do
+        command -v "$extra" >/dev/null || MISSING+=("$extra")
+    done
+    ((${#MISSING[@]} == 0))
+}
+
 # Installs only what is missing; asks no package server when nothing is.
 need_packages() {
-    local missing=()
-    have_postgres || missing+=(postgresql)
-    have_redis || missing+=(redis-server)
-    ((${#missing[@]})) || return 0
-
+    find_missing "$@" && return 0
     if is_root && command -v apt-get >/dev/null; then
-        printf 'installing %s\n' "${missing[*]}"
-        install_without_starting "${missing[@]}" </dev/null || complain "apt-get could not install ${missing[*]}"
-        if have_postgres && have_redis; then return 0; fi
+        printf 'installing %s\n' "${MISSING[*]}"
+        install_without_starting "${MISSING[@]}" </dev/null || complain "apt-get could not install ${MISSING[*]}"
+        find_missing "$@" && return 0
     fi
-    complain "missing: ${missing[*]}. Install PostgreSQL >= $OLDEST_POSTGRES (server) and Redis >= $OLDEST_REDIS," \
-        "on Debian: apt-get install ${missing[*]}"
+    complain "missing: ${MISSING[*]}. Needed are PostgreSQL >= $OLDEST_POSTGRES (server), Redis >= $OLDEST_REDIS" \
+        "${*:+and $*}; on Debian: apt-get install ${MISSING[*]}"
     return 1
 }
 

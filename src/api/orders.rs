@@ -40,7 +40,7 @@ pub async fn place(
     let app = api.app.clone();
     let wait = app.config.api_wait;
     let work = async move {
-        place::check_prices(&app, &request).await?;
+        place::check_prices(&app, Some(&caller.subject), Some(&key), &request).await?;
         let account = app.account(&caller.subject).await?;
         place::place(&app, Intent { account, key, request, ask_before_repeat: false }, wait).await
     };

@@ -14,8 +14,8 @@ use crate::order::{Method, Order, Status};
 use crate::store::{Change, Changed, Conclusion, Fence, RecordId};
 
 use super::charge::{Charging, charge, rules};
-use super::place::{Stands, earlier, wait_for_outcome};
-use super::settled::{claim_one, overtaken, persist};
+use super::place::{Stands, wait_for_outcome};
+use super::settled::{claim_one, earlier, overtaken, persist};
 
 /// The operations' names in `idempotency_records`.
 pub const CANCEL: &str = "cancel_order";

@@ -4,5 +4,6 @@ pub mod callback;
 pub mod change;
 pub mod charge;
 pub mod desk;
+mod held;
 pub mod place;
 mod settled;

@@ -1,12 +1,16 @@
-//! What the use cases that change one order share: writing with patience, and answering a worker that was overtaken.
+//! What the use cases share: what a claim that was not won means, writing with patience, and answering a worker that was
+//! overtaken.
 
 use std::time::{Duration, Instant};
 
 use crate::app::{App, Reply};
-use crate::error::{Error, Result};
+use crate::error::{Earlier, Error, Result};
 use crate::guard::key::{Claim, Won};
 use crate::order::values::Fingerprint;
-use crate::store::{Change, ChangeRules, Changed, ClaimRequest, RecordId, RecordState, StoreError};
+use crate::store::{Answer, Change, ChangeRules, Changed, ClaimRequest, RecordId, RecordState, StoreError};
+
+/// The operation's name in `idempotency_records`.
+pub const PLACE: &str = "place_order";
 
 /// How often a change is tried again after the connection broke. Fence, event row and state make that safe.
 const RECONNECTS: u32 = 3;
@@ -41,7 +45,7 @@ pub async fn claim_one(app: &App, id: RecordId, fingerprint: Fingerprint) -> Res
     let request = ClaimRequest { id, fingerprint };
     match app.keys.claim(std::slice::from_ref(&request)).await?.pop() {
         Some(Claim::Claimed(won)) => Ok(Ok(won)),
-        Some(stands) => super::desk::answer_of(stands).map(Err),
+        Some(stands) => answer_of(stands).map(Err),
         None => Err(Error::Internal("a claim without an answer".into())),
     }
 }
@@ -61,5 +65,24 @@ pub async fn overtaken(app: &App, id: &RecordId, deadline: Instant) -> Result<Re
                 return Err(Error::unavailable("the lease was lost to another worker"));
             }
         }
+    }
+}
+
+/// What a claim that was not won means for its caller.
+pub(super) fn answer_of(claim: Claim) -> Result<Reply> {
+    match claim {
+        Claim::Replay(answer) => Ok(Reply { answer, replayed: true }),
+        Claim::InProgress { lease_left } => Err(Error::InProgress { lease_left }),
+        Claim::Mismatch(state) => Err(Error::KeyReused(earlier(&state))),
+        Claim::Claimed(_) => Err(Error::Internal("a won claim was not worked on".into())),
+    }
+}
+
+/// What the earlier request under a key became.
+pub(super) fn earlier(state: &RecordState) -> Earlier {
+    match state {
+        RecordState::Processing { .. } => Earlier::Processing,
+        RecordState::Done(Answer { order: Some(order), .. }) => Earlier::Order(*order),
+        RecordState::Done(_) => Earlier::Refused,
     }
 }

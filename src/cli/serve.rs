@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -9,7 +10,7 @@ use super::{Failure, database};
 use crate::app::App;
 use crate::catalogue;
 use crate::checkout::desk;
-use crate::config::{self, Config, Database, Redis, Settings};
+use crate::config::{self, Config, Database, Gateway, Redis, Settings};
 use crate::guard::token::Tokens;
 use crate::payment::client::Client;
 use crate::serve::{self, Listeners};
@@ -49,7 +50,10 @@ async fn assemble(config: Config) -> Result<App, Failure> {
 
 /// The payment provider, if one is set. It gives up before the caller is answered 503, so that its silence is told as such.
 fn provider(config: &Config) -> Result<Option<Client>, Failure> {
-    let client = |gateway| Client::new(gateway, config.work_deadline() * 3 / 4);
+    let client = |gateway: &Gateway| {
+        let key = gateway.key.expose_secret().clone().into();
+        Client::new(gateway.url.clone(), key, config.work_deadline() * 3 / 4)
+    };
     config.gateway.as_ref().map(client).transpose().map_err(|e| Failure::Failed(format!("cannot speak TLS: {e}")))
 }
 

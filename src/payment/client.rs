@@ -6,7 +6,6 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::{Charge, Outcome, Word};
-use crate::config::Gateway;
 
 /// The provider, by its HTTP API.
 #[derive(Clone)]
@@ -37,19 +36,18 @@ struct FailureDetail {
 }
 
 impl Client {
-    /// A client whose every call ends within `timeout`.
+    /// A client of the provider at `url` (no slash at the end), whose every call ends within `timeout`.
     ///
     /// # Errors
     /// When TLS cannot be set up.
-    pub fn new(gateway: &Gateway, timeout: Duration) -> Result<Self, reqwest::Error> {
+    pub fn new(url: String, key: SecretString, timeout: Duration) -> Result<Self, reqwest::Error> {
         // No redirects and no retries of its own: what is sent again is decided by whoever holds the claim.
         let http = reqwest::Client::builder()
             .timeout(timeout)
             .connect_timeout(timeout / 2)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
-        let key = SecretString::from(gateway.key.expose_secret().clone());
-        Ok(Self { http, url: gateway.url.clone(), key, timeout })
+        Ok(Self { http, url, key, timeout })
     }
 
     /// The longest a call takes.

@@ -68,7 +68,7 @@ pub enum Changed {
     /// The event was applied before; nothing was written.
     Known,
     /// It was judged, and written where there was something to write. After [`Verdict::NoAttempt`] the event is not kept, so
-    /// that it comes again.
+    /// that it comes again; such a change concludes no claim.
     Met {
         /// What came of it.
         verdict: Verdict,

@@ -173,8 +173,10 @@ pub enum Settled {
         /// [`Decision::Stands`], when the order is younger than `key_ttl` and the claim was a new record.
         leaked: bool,
     },
-    /// It stands, placed now or before with the same content, and the provider has yet to be asked about its latest
-    /// attempt: its record stays `processing` under the claim, until a [`Store::change`] concludes it.
+    /// It stands pending, by card, placed now or before with the same content: its record stays `processing` under the
+    /// claim, until a [`Store::change`] concludes it. Placed now, its attempt is still to be sent; placed before, its
+    /// [`Store::life`] tells how far the latest one is. (Where other content was asked for under the key of such an
+    /// order, the claimed record is gone, and the outcome is [`Settled::Decided`].)
     Unpaid(OrderId),
     /// The claim was taken over meanwhile: nothing was written for this one.
     Fenced,
@@ -251,9 +253,11 @@ pub trait Store: Send + Sync + 'static {
 
     // --- an order's life ---
 
-    /// Lets something happen to one order, in one transaction: locks its account, its order and its attempts, asks
-    /// `order::life`, writes status (under the condition of the old one), attempts, stock, balance and entry, outbox row,
-    /// event row with its outcome, and the claim's record as concluded. Calling again after [`StoreError::Unreachable`] is safe.
+    /// Lets something happen to one order, in one transaction: keeps the event, locks the products (where stock may
+    /// come back), the account, the order and its attempts, asks `order::life`, writes status (under the condition of
+    /// the old one), attempts, stock, balance and entry, outbox row, the event's outcome (`Verdict::as_str`), and the
+    /// claim's record as concluded. A refund that becomes due is looked at by the reconciler after `first_check`, as a
+    /// new attempt is. Calling again after [`StoreError::Unreachable`] is safe.
     async fn change(&self, change: &Change, rules: &ChangeRules) -> Result<Changed>;
     /// The order with its attempts and its account's balance, as it stands.
     async fn life(&self, order: OrderId) -> Result<Option<Life>>;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::app::{App, Reply};
 use crate::checkout::place::{self, Intent, PLACE, Stands};
@@ -45,25 +46,42 @@ pub enum Outcome {
     Expired,
 }
 
-/// Spends the token and does what the table says. Waits up to `wait` for the same submission that is under way.
-/// To be run in a task of its own: from the token on it must come to its end.
+/// Spends the token and does what the table says. Waits up to `wait` for the same submission that is under way. Nothing is burnt
+/// when there is no answer: the token is given back. To be run in a task of its own: from the token on it must come to
+/// its end.
 ///
 /// # Errors
-/// `Invalid`, `Unavailable`, `Internal`: the key is free to try again, the token may be spent.
+/// `Invalid`, `Unavailable`, `Internal`: the key is free to try again.
 pub async fn submit(app: App, submission: Submission, wait: Duration) -> Result<Outcome> {
-    let Submission { subject: Some(subject), token, key: Some(key), request, again } = submission else {
+    let (Some(subject), Some(key)) = (submission.subject.clone(), submission.key.clone()) else {
         // A token is bound to a visitor and a key: without either it is nobody's, and there is nothing to look up.
         walk::unknown();
         return Ok(Outcome::Expired);
     };
-    let began = Instant::now();
-    let binding = Binding { subject: subject.clone(), form: PLACE, key: key.clone() };
-    let step = walk(&app, token.as_deref(), &binding, wait, || stands(&app, &subject, &key, &request)).await?;
-    let outcome = match step {
+    let (token, request) = (submission.token.clone(), Uuid::new_v4());
+    let binding = Binding { subject, form: PLACE, key };
+    let outcome = spend_and_act(&app, submission, &binding, request, wait).await;
+    if let (Err(Error::Unavailable { .. } | Error::Internal(_)), Some(token)) = (&outcome, &token) {
+        app.tokens.give_back(token, &binding, request).await;
+    }
+    outcome
+}
+
+async fn spend_and_act(
+    app: &App,
+    submission: Submission,
+    binding: &Binding,
+    request: Uuid,
+    wait: Duration,
+) -> Result<Outcome> {
+    let Submission { token, request: wanted, again, .. } = submission;
+    let (began, subject, key) = (Instant::now(), &binding.subject, &binding.key);
+    let look = || stands(app, subject, key, &wanted);
+    let outcome = match walk(app, token.as_deref(), binding, request, wait, look).await? {
         Step::Do => {
-            let account = app.account(&subject).await?;
-            let intent = Intent { account, key: key.clone(), request, ask_before_repeat: !again };
-            told(place::place(&app, intent, wait.saturating_sub(began.elapsed())).await)?
+            let account = app.account(subject).await?;
+            let intent = Intent { account, key: key.clone(), request: wanted, ask_before_repeat: !again };
+            told(place::place(app, intent, wait.saturating_sub(began.elapsed())).await)?
         }
         Step::Wait => Outcome::UnderWay,
         Step::Tell(stands) => tell(stands),
@@ -71,7 +89,7 @@ pub async fn submit(app: App, submission: Submission, wait: Duration) -> Result<
         Step::Expired => Outcome::Expired,
     };
     match outcome {
-        Outcome::UnderWay => Ok(standing(&app, &subject, &key).await?.map_or(Outcome::UnderWay, Outcome::Ordered)),
+        Outcome::UnderWay => Ok(standing(app, subject, key).await?.map_or(Outcome::UnderWay, Outcome::Ordered)),
         outcome => Ok(outcome),
     }
 }

@@ -46,7 +46,7 @@ fn row(token: Spend, stands: Stands, lease: Duration) -> Step {
 }
 
 /// Spends the token and walks the table, for up to `wait`: what is under way even then is a [`Step::Wait`]. A form without a
-/// token is like one with an unknown token. `look` tells what stands of the key.
+/// token is like one with an unknown token. `request` names this submission, `look` tells what stands of the key.
 ///
 /// # Errors
 /// Those of `look`.
@@ -54,6 +54,7 @@ pub async fn walk<F>(
     app: &App,
     token: Option<&str>,
     binding: &Binding,
+    request: Uuid,
     wait: Duration,
     look: impl Fn() -> F,
 ) -> Result<Step>
@@ -62,7 +63,7 @@ where
 {
     let (began, lease) = (Instant::now(), app.config.lease);
     let spend = match token {
-        Some(token) => app.tokens.spend(token, binding, Uuid::new_v4()).await,
+        Some(token) => app.tokens.spend(token, binding, request).await,
         None => unknown(),
     };
     loop {
@@ -72,8 +73,22 @@ where
         };
         match row(later(spend, began.elapsed()), stands, lease) {
             Step::Wait if began.elapsed() < wait => tokio::time::sleep(LOOK_AGAIN).await,
-            step => return Ok(step),
+            step => {
+                count(&step);
+                return Ok(step);
+            }
         }
+    }
+}
+
+/// Counts what the inner layers had to say to a form whose token did not let it through to them.
+fn count(step: &Step) {
+    match step {
+        Step::Tell(Stands::Done(_)) => guard::count("key", "replayed"),
+        Step::Tell(Stands::Other(_)) => guard::count("key", "mismatched"),
+        Step::Tell(Stands::Order(_)) => guard::count("constraint", "key_exists"),
+        Step::Wait => guard::count("key", "in_progress"),
+        Step::Tell(_) | Step::Do | Step::Interrupted | Step::Expired => {}
     }
 }
 

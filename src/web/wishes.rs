@@ -97,7 +97,7 @@ async fn wished(app: App, subject: Subject, order: OrderId, draft: Draft, what: 
     // Below the deadline, so that "under way" is told as such and not as a failure.
     let wait = app.config.form_wait.min(app.config.work_deadline() / 2);
     let began = Instant::now();
-    Ok(match walk(&app, draft.token(), &binding, wait, || change::look(&app, &wish)).await? {
+    Ok(match walk(&app, draft.token(), &binding, Uuid::new_v4(), wait, || change::look(&app, &wish)).await? {
         Step::Do => {
             let reply = change::fulfil(&app, wish.clone(), wait.saturating_sub(began.elapsed())).await?;
             Said::of_answer(&wish.what, &reply.answer)

@@ -10,6 +10,7 @@ mod cli;
 mod harness;
 mod payments;
 mod races;
+mod rooms;
 mod sabotage;
 mod store;
 mod token;

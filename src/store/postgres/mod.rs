@@ -139,7 +139,8 @@ impl Store for Postgres {
     /// while another process migrates.
     async fn migrate(&self) -> Result<()> {
         let one = PgPoolOptions::new().max_connections(1).acquire_timeout(self.connect_within);
-        let pool = one.connect_lazy_with(self.plain.clone());
+        // Its notices ("already exists, skipping") are for nobody.
+        let pool = one.connect_lazy_with(self.plain.clone().options([("client_min_messages", "warning")]));
         let done = MIGRATOR.run(&pool).await;
         pool.close().await; // ends the session, and with it the lock that a failed run keeps
         match done {

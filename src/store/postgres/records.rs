@@ -104,8 +104,7 @@ pub(super) async fn claim(pools: &Pools, requests: &[ClaimRequest], lease: Durat
             break;
         }
         let asked: Vec<&ClaimRequest> = open.iter().map(|n| &requests[*n]).collect();
-        let mut connection = pools.for_claims().await?;
-        match claim_once(&mut connection, &asked, lease).await {
+        match pools.on_claims(async |connection| claim_once(connection, &asked, lease).await).await {
             Ok(found) => open.into_iter().zip(found).for_each(|(n, result)| results[n] = result),
             Err(Stop::MakesWay(error)) => last = error,
             Err(Stop::Failed(error)) => return Err(error),

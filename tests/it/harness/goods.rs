@@ -129,3 +129,10 @@ pub fn placed(decision: &Decision) -> &Order {
         other => panic!("not placed: {other:?}"),
     }
 }
+
+/// Waits until the service sees every product at this price: what it shows may be a second old.
+pub async fn until_all_cost(app: &oncegate::app::App, unit_price: Cents) {
+    while app.catalogue().await.unwrap().iter().any(|product| product.unit_price != unit_price) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}

@@ -57,8 +57,9 @@ pub struct Gate {
     place: Place,
 }
 
-/// The number of the advisory lock is the trigger's argument.
-const FUNCTION: &str = "CREATE OR REPLACE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+/// The number of the advisory lock is the trigger's argument. Only the statement's own time-out ends the wait.
+const FUNCTION: &str =
+    "CREATE OR REPLACE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
     PERFORM pg_advisory_xact_lock_shared(TG_ARGV[0]::bigint); RETURN NEW; END $$";
 /// A view, because a trigger may not have a WITH of its own.
 const COUNTING: &str = "CREATE VIEW IF NOT EXISTS counting AS

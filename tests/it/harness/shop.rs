@@ -10,7 +10,7 @@ use oncegate::config::{Config, Database, JwtKey, Redis};
 use oncegate::guard::token::Tokens;
 use oncegate::order::Product;
 use oncegate::payment::client::Client;
-use secrecy::SecretBox;
+use secrecy::{ExposeSecret, SecretBox};
 
 use super::TestStore;
 
@@ -41,7 +41,10 @@ impl Shop {
         change(&mut config);
         let tokens = Tokens::connect(&config.redis, config.form_token_ttl).await;
         let timeout = config.work_deadline() * 3 / 4;
-        let provider = config.gateway.as_ref().map(|gateway| Client::new(gateway, timeout).unwrap());
+        let provider = config.gateway.as_ref().map(|gateway| {
+            let key = gateway.key.expose_secret().clone().into();
+            Client::new(gateway.url.clone(), key, timeout).unwrap()
+        });
         let (app, inbox) = App::new(Arc::new(config), under.store.clone(), tokens, provider, api::ANSWERS);
         let writers = if under.database.url().starts_with("sqlite:") { 1 } else { 2 };
         desk::open(&app, inbox, writers);

@@ -16,7 +16,7 @@ async fn fifty_submissions_of_one_form_at_once_become_one_order_and_each_leads_t
     let site = Site::open(&[]).await;
     let services = site.start_two().await;
     let buyer = site.buyer();
-    for round in 0..ROUNDS {
+    for round in 0..ROUNDS / 2 {
         let pair = buyer.form(services[0].main).await;
         // Tokens in memory are known to the process that issued them.
         let places = [services[0].main, if site.shares_tokens() { services[1].main } else { services[0].main }];
@@ -88,7 +88,7 @@ async fn two_contents_that_race_for_one_key_become_one_order_and_the_other_is_al
     let site = Site::open(&[]).await;
     let services = site.start_two().await;
     let client = site.client("a").await;
-    for round in 0..ROUNDS {
+    for round in 0..ROUNDS / 2 {
         let key = format!("round-{round}");
         let answers = at_once(AT_ONCE, |n| {
             let (client, key, at) = (client.clone(), key.clone(), in_turn(&services, n));
@@ -166,5 +166,29 @@ async fn records_that_vanish_during_the_race_change_nothing_for_anybody() {
     let stopped =
         services[0].counted("constraint", "key_exists").await + services[1].counted("constraint", "key_exists").await;
     assert!(stopped > 0, "the constraint had nothing to do");
+    site.holds().await;
+}
+
+/// Two tabs with two keys, the same goods, in the same moment: the second is asked whether it is meant.
+#[tokio::test]
+async fn of_two_forms_with_the_same_content_at_once_one_is_placed_and_the_other_asks_first() {
+    let site = Site::open(&[("ONCEGATE_REPEAT_NOTICE", "2m")]).await;
+    let services = site.start_two().await;
+    let places = [services[0].main, if site.shares_tokens() { services[1].main } else { services[0].main }];
+    let buyer = site.buyer();
+    for round in 1..=5_u32 {
+        let pairs = [buyer.form(places[0]).await, buyer.form(places[1]).await];
+        assert_ne!(pairs[0].key, pairs[1].key);
+        let answers = at_once(2, |n| {
+            let (buyer, pair) = (buyer.clone(), pairs[n].clone());
+            async move { buyer.submit(places[n], &pair, "TEA", round).await }
+        })
+        .await;
+        let placed: Vec<_> = answers.iter().filter_map(Seen::order).collect();
+        assert_eq!(placed.len(), 1, "{answers:?}");
+        let asked = answers.iter().find(|answer| answer.status == 409).unwrap_or_else(|| panic!("{answers:?}"));
+        assert!(asked.text().contains(&format!("/orders/{}", placed[0])) && asked.text().contains("name=\"again\""));
+        assert_eq!(site.orders().await, i64::from(round));
+    }
     site.holds().await;
 }

@@ -59,7 +59,7 @@ async fn an_order_that_meets_no_database_is_503_and_placed_by_the_same_key_once_
 /// Connections cut in the middle of everything, then a second without any, under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_are_cut_under_load_cost_a_503_at_most_and_no_restart() {
-    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "6s")]).await else { return };
+    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "3s")]).await else { return };
     let (proxy, url) = site.database_proxy().await;
     let service = site.start_with(&[("DATABASE_URL", &url)]).await;
     let client = site.client("a").await;
@@ -80,9 +80,13 @@ async fn connections_that_are_cut_under_load_cost_a_503_at_most_and_no_restart()
         let before = site.orders().await;
         eventually("orders are placed again", async || site.orders().await >= before + orders).await;
     };
-    for _ in 0..10 {
+    let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'oncegate'";
+    for _ in 0..5 {
         more(10).await;
         proxy.cut();
+        more(10).await;
+        site.under.sql.int(terminate).await;
     }
     proxy.set(Fault::Refuse);
     let unready = async || service.get("/readyz").await.status() == 503;
@@ -99,7 +103,7 @@ async fn connections_that_are_cut_under_load_cost_a_503_at_most_and_no_restart()
     for (key, answer) in &answers {
         let (placed, meanwhile) = retry(&client, at, key, &want(&[("TEA", 1)]), SOON).await;
         assert!(answer.status != 201 || placed.same_as(answer), "{key}: {answer:?} {placed:?}");
-        assert!(meanwhile.iter().all(|seen| seen.is_in_progress(6)), "{meanwhile:?}");
+        assert!(meanwhile.iter().all(|seen| seen.is_in_progress(3)), "{meanwhile:?}");
     }
     assert_eq!(site.orders().await, i64::try_from(answers.len()).unwrap());
     site.holds().await;
@@ -108,25 +112,82 @@ async fn connections_that_are_cut_under_load_cost_a_503_at_most_and_no_restart()
 /// The commit is done and its reply lost: the answer is found, not made again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_that_are_lost_lead_to_one_order_each() {
-    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "3s")]).await else { return };
+    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "2s")]).await else { return };
     let (proxy, url) = site.database_proxy().await;
     let service = site.start_with(&[("DATABASE_URL", &url)]).await;
     let client = site.client("a").await;
-    assert_eq!(client.order(service.main, "warm", &want(&[("TEA", 1)])).await.status, 201);
+    site.warm_up(&client, &[&service]).await;
     // A settling has a handful of replies; each of them is lost once or more.
-    for n in 0_u64..24 {
+    for n in 0_u64..12 {
         let key = format!("k{n}");
         let sending = super::send(&client, service.main, &key, &want(&[("TEA", 1)]));
-        tokio::time::sleep(Duration::from_micros(n * 400)).await;
+        tokio::time::sleep(Duration::from_micros(n * 600)).await;
         proxy.set(Fault::LoseReply);
         let answer = sending.await.unwrap().expect("it answers");
         proxy.set(Fault::None);
         assert!(answer.status == 201 || answer.is_unavailable(), "{answer:?}");
         let (placed, meanwhile) = retry(&client, service.main, &key, &want(&[("TEA", 1)]), SOON).await;
         assert!(answer.status != 201 || placed.same_as(&answer));
-        assert!(meanwhile.iter().all(|seen| seen.is_in_progress(3)), "{meanwhile:?}");
+        assert!(meanwhile.iter().all(|seen| seen.is_in_progress(2)), "{meanwhile:?}");
     }
     assert!(proxy.lost() > 0);
-    assert_eq!(site.orders().await, 25);
+    assert_eq!(site.orders().await, 12);
+    site.holds().await;
+}
+
+/// Silent instead of away: no connection is refused, none is closed, nothing comes back. Everybody is answered in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_database_is_answered_503_in_time_by_every_face() {
+    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "6s")]).await else { return };
+    let (proxy, url) = site.database_proxy().await;
+    let service = site.start_with(&[("DATABASE_URL", &url)]).await;
+    let (client, buyer, order) = (site.client("a").await, site.buyer(), want(&[("TEA", 1)]));
+    site.warm_up(&client, &[&service]).await;
+    let pair = buyer.form(service.main).await;
+    proxy.set(Fault::Stall);
+    let begun = Instant::now();
+    let (api, page, list, form) = tokio::join!(
+        client.order(service.main, "k", &order),
+        buyer.submit(service.main, &pair, "POT", 1),
+        client.get(service.main, "/api/orders"),
+        buyer.get(service.main, "/orders/new")
+    );
+    for answer in [&api, &page, &list, &form] {
+        assert!(answer.is_unavailable(), "{answer:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "two thirds of the lease: {:?}", begun.elapsed());
+    proxy.set(Fault::None);
+    let (placed, _) = retry(&client, service.main, "k", &order, SOON).await;
+    assert_eq!(placed.status, 201);
+    eventually("the form is placed", async || buyer.submit(service.main, &pair, "POT", 1).await.order().is_some())
+        .await;
+    assert_eq!(site.orders().await, 2);
+    site.holds().await;
+}
+
+/// What a fail-over leaves behind a firewall: connections that never answer and are never closed, while new ones work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_fell_silent_are_given_up_and_replaced_without_a_restart() {
+    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "3s")]).await else { return };
+    let (proxy, url) = site.database_proxy().await;
+    let service = site.start_with(&[("DATABASE_URL", &url)]).await;
+    let client = site.client("a").await;
+    site.warm_up(&client, &[&service]).await;
+    for round in 0..2 {
+        let sending: Vec<_> = (0..20)
+            .map(|n| super::send(&client, service.main, &format!("{round}-{n}"), &want(&[("TEA", 1)])))
+            .collect();
+        tokio::time::sleep(Duration::from_millis(5 * round)).await;
+        proxy.silence();
+        for answer in sending {
+            let answer = answer.await.unwrap().expect("it answers");
+            assert!(answer.status == 201 || answer.is_unavailable(), "{answer:?}");
+        }
+        for n in 0..20 {
+            retry(&client, service.main, &format!("{round}-{n}"), &want(&[("TEA", 1)]), 2 * SOON).await;
+        }
+        eventually("it is ready", async || service.get("/readyz").await.status() == 200).await;
+    }
+    assert_eq!(site.orders().await, 40);
     site.holds().await;
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use tokio::task::JoinSet;
 
 use super::{retry, send};
 use crate::harness::client::want;
@@ -10,8 +11,8 @@ use crate::harness::hold::{Gate, Place};
 use crate::harness::site::{Site, eventually};
 
 /// In seconds, and long enough for a starved machine to tell "under way" before it is over.
-const LEASE: u64 = 2;
-const SETTINGS: [(&str, &str); 1] = [("ONCEGATE_LEASE", "2s")];
+const LEASE: u64 = 3;
+const SETTINGS: [(&str, &str); 1] = [("ONCEGATE_LEASE", "3s")];
 /// The lease, the work itself, and a starved machine.
 const IN_THE_END: Duration = Duration::from_secs(LEASE + 8);
 
@@ -30,6 +31,7 @@ async fn kill_at(place: Place, left: Left) {
     let site = Site::open(&SETTINGS).await;
     let (client, order) = (site.client("a").await, want(&[("TEA", 3)]));
     let [first, second] = site.start_two().await;
+    site.warm_up(&client, &[&first, &second]).await;
     let gate = Gate::close(&site.under, place).await;
     let begun = Instant::now();
     let lost = send(&client, first.main, "k", &order);
@@ -44,10 +46,10 @@ async fn kill_at(place: Place, left: Left) {
     assert_eq!(placed.replayed(), left == Left::Order, "{placed:?}");
     let taken_over = second.counted("key", "taken_over").await;
     assert_eq!(taken_over, u64::from(left == Left::Claim));
-    if left == Left::Claim {
-        assert!(!meanwhile.is_empty() && begun.elapsed() >= Duration::from_secs(LEASE), "the lease was not honoured");
-    } else {
-        assert!(begun.elapsed() < Duration::from_secs(LEASE), "there was no lease to wait for");
+    match left {
+        Left::Nothing => assert!(meanwhile.is_empty(), "there was no lease to wait for: {meanwhile:?}"),
+        Left::Claim => assert!(begun.elapsed() >= Duration::from_secs(LEASE), "the lease was not honoured"),
+        Left::Order => {}
     }
     assert!(client.order(second.main, "k", &order).await.same_as(&placed));
     assert_eq!(site.orders().await, 1);
@@ -83,7 +85,7 @@ async fn killed_in_its_commit_it_leaves_the_order_and_its_answer() {
 /// A buyer's form whose process died: waited for as under way, then finished, by the form itself or by a retry.
 #[tokio::test]
 async fn a_form_whose_process_was_killed_is_finished_by_sending_it_again() {
-    let site = Site::open(&[("ONCEGATE_LEASE", "2s"), ("ONCEGATE_FORM_WAIT", "300ms")]).await;
+    let site = Site::open(&[("ONCEGATE_LEASE", "3s"), ("ONCEGATE_FORM_WAIT", "300ms")]).await;
     let [first, second] = site.start_two().await;
     let buyer = site.buyer();
     let pair = buyer.form(first.main).await;
@@ -118,6 +120,7 @@ async fn a_batch_that_was_killed_is_finished_order_by_order() {
     let site = Site::open(&SETTINGS).await;
     let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
     let [first, second] = site.start_two().await;
+    site.warm_up(&client, &[&first, &second]).await;
     let gate = Gate::close(&site.under, Place::Answer).await;
     let lost: Vec<_> = (0..10).map(|n| send(&client, first.main, &format!("k{n}"), &order)).collect();
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
@@ -132,5 +135,54 @@ async fn a_batch_that_was_killed_is_finished_order_by_order() {
         retry(&client, second.main, &format!("k{n}"), &order, IN_THE_END).await;
     }
     assert_eq!(site.orders().await, 10);
+    site.holds().await;
+}
+
+/// Everybody waits for the same moment: when the lease ends, one takes over.
+#[tokio::test]
+async fn of_thirty_retries_that_wait_for_the_end_of_the_lease_one_takes_over() {
+    let site = Site::open(&SETTINGS).await;
+    let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
+    let ([first, second], third) = tokio::join!(site.start_two(), site.start());
+    site.warm_up(&client, &[&first, &second, &third]).await;
+    let gate = Gate::close(&site.under, Place::Order).await;
+    let lost = send(&client, first.main, "k", &order);
+    eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
+    first.signal(Signal::SIGKILL);
+    assert_eq!(first.end().await.0, None);
+    gate.open(&site.under).await;
+    assert!(lost.await.unwrap().is_none());
+    let mut retries = JoinSet::new();
+    for n in 0..30 {
+        let (client, order, at) = (client.clone(), order.clone(), [second.main, third.main][n % 2]);
+        retries.spawn(async move { retry(&client, at, "k", &order, IN_THE_END).await });
+    }
+    let placed = retries.join_all().await;
+    let first = placed[0].0.clone();
+    for (placed, meanwhile) in &placed {
+        assert!(placed.same_as(&first), "{placed:?}");
+        assert!(meanwhile.iter().all(|seen| seen.is_in_progress(LEASE)), "{meanwhile:?}");
+    }
+    assert_eq!(placed.iter().filter(|(placed, _)| !placed.replayed()).count(), 1);
+    let taken_over = second.counted("key", "taken_over").await + third.counted("key", "taken_over").await;
+    assert_eq!((taken_over, site.orders().await), (1, 1));
+    site.holds().await;
+}
+
+#[tokio::test]
+async fn a_service_that_was_killed_starts_again_and_knows_what_it_answered() {
+    let site = Site::open(&[]).await;
+    let (client, order, buyer) = (site.client("a").await, want(&[("TEA", 1)]), site.buyer());
+    let first = site.start().await;
+    let pair = buyer.form(first.main).await;
+    let (api, form) = (client.order(first.main, "k", &order).await, buyer.submit(first.main, &pair, "POT", 1).await);
+    first.signal(Signal::SIGKILL);
+    assert_eq!(first.end().await.0, None);
+    let second = site.start().await;
+    let again = client.order(second.main, "k", &order).await;
+    assert!(again.same_as(&api) && again.replayed(), "{again:?}");
+    let again = buyer.submit(second.main, &pair, "POT", 1).await;
+    assert!(form.order().is_some() && again.order() == form.order(), "the session is kept too: {again:?}");
+    assert_eq!(site.orders().await, 2);
     site.holds().await;
 }

@@ -40,7 +40,7 @@ statements! {
 pub(super) async fn change(pools: &Pools, change: &Change, rules: &ChangeRules) -> Result<Changed> {
     let mut last = broken("a change was not tried");
     for _ in 0..ATTEMPTS {
-        match attempt(pools, change, rules).await {
+        match pools.in_time(attempt(pools, change, rules)).await? {
             Ok(changed) => return Ok(changed),
             Err(Stop::MakesWay(error)) => last = error,
             Err(Stop::Failed(error)) => return Err(error),

@@ -10,7 +10,7 @@ pub(super) mod write;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sqlx::{Postgres, Transaction};
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::errors::{Stop, broken};
@@ -46,7 +46,7 @@ pub(super) async fn settle(pools: &Pools, batch: &[Placing], rules: &SettleRules
             break;
         }
         let placings: Vec<&Placing> = open.iter().map(|n| &batch[*n]).collect();
-        match attempt(pools, &placings, rules).await {
+        match pools.in_time(attempt(pools, &placings, rules)).await? {
             Ok(Attempt::Settled(all)) => open.into_iter().zip(all).for_each(|(n, one)| settled[n] = Some(one)),
             Ok(Attempt::Fenced(lost)) => lost.into_iter().for_each(|n| settled[open[n]] = Some(Settled::Fenced)),
             Ok(Attempt::Raced) => attempts += 1,
@@ -118,7 +118,7 @@ fn awaits_provider(order: &Order) -> bool {
 
 /// Renders the answers, with the standing orders they speak of.
 async fn outcomes<'a>(
-    transaction: &mut Transaction<'static, Postgres>,
+    transaction: &mut PgConnection,
     placings: &[&'a Placing],
     decisions: Vec<Decision>,
     rules: &SettleRules,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use sqlx::{Executor, Postgres, Transaction};
+use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
 use super::super::errors::{Stop, column};
@@ -88,8 +88,6 @@ statements! {
             AND epoch = $3 AND status = 'processing' RETURNING key";
 }
 
-type Open = Transaction<'static, Postgres>;
-
 /// What came of writing.
 pub(super) struct Written {
     /// The places of the batch whose claims were lost.
@@ -100,7 +98,7 @@ pub(super) struct Written {
 
 /// Writes the batch; nothing of it may be kept unless all claims were held and all orders went in.
 pub(super) async fn all(
-    transaction: &mut Open,
+    transaction: &mut PgConnection,
     outcomes: &[Outcome<'_>],
     shop: &Shop,
     rules: &SettleRules,
@@ -126,7 +124,7 @@ pub(super) async fn all(
     Ok(Written { lost, complete: usize::try_from(count).is_ok_and(|count| count == placed.len()) })
 }
 
-async fn forget(transaction: &mut Open, outcome: &Outcome<'_>) -> std::result::Result<bool, Stop> {
+async fn forget(transaction: &mut PgConnection, outcome: &Outcome<'_>) -> std::result::Result<bool, Stop> {
     let asked = &outcome.placing.asked;
     let statement = sqlx::query(FORGET).bind(asked.account.0).bind(asked.key.as_str()).bind(outcome.placing.epoch);
     Ok(transaction.fetch_optional(statement).await?.is_some())
