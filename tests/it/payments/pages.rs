@@ -78,7 +78,7 @@ async fn each_state_has_the_forms_that_it_allows_each_with_a_pair_of_its_own() {
     assert!(pay.key != cancel.key && pay.token != cancel.token && !pay.token.is_empty());
     let again = pair_of(&buyer, at, &declined, "pay").await;
     assert!(again != pay, "each rendering has its own");
-    assert!(seen.text().contains("(1000.00"), "the balance is shown beside it: {}", seen.text());
+    assert!(seen.text().contains("(999.00"), "the balance is shown beside it: {}", seen.text());
     let seen = page(&buyer, at, &format!("/orders/{settled}")).await;
     assert!(pair(&seen, "pay").is_none() && pair(&seen, "cancel").is_some());
     assert_eq!(shop.site.operator().await.ship(at, &settled).await.status, 200);
