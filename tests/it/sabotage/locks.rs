@@ -69,6 +69,9 @@ async fn forty_orders_of_a_held_row_do_not_hold_up_the_others_and_each_comes_to_
     }
     assert!(took.iter().all(|took| *took < SOON), "{took:?}");
     assert!(held.iter().all(|answer| !answer.is_finished()), "they still wait");
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'oncegate'";
+    assert!(site.under.sql.int(sessions).await <= 12, "waiting takes no more connections than the pools have");
     hold.release().await;
     for (n, answer) in held.into_iter().enumerate() {
         let answer = answer.await.unwrap().unwrap();
