@@ -17,7 +17,7 @@ pub(super) const DUE: &str = "
 
 pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_id = $1 LIMIT 1";
 
-/// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt; a refund at once.
+/// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt.
 pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: i64, first_check: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status, created_at,
@@ -33,7 +33,7 @@ pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: 
     .bind(attempt.amount)
     .bind(attempt.status.as_str())
     .bind(now)
-    .bind(if attempt.status == PaymentStatus::RefundDue { now } else { now + first_check })
+    .bind(now + first_check)
     .execute(&mut **tx)
     .await
     .map_err(fault)?;
@@ -41,18 +41,19 @@ pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: 
 }
 
 /// Takes an attempt from the status it `was` in to another, and keeps the provider's id where it has none; `false`: it
-/// was not in that status. A refund that becomes due is looked at at once.
+/// was not in that status. A refund that becomes due is looked at after `first_check` milliseconds.
 pub(super) async fn update(
     tx: &mut Tx,
     order: OrderId,
     was: &Attempt,
     (status, provider_id): (PaymentStatus, Option<&str>),
     now: i64,
+    first_check: i64,
 ) -> Result<bool> {
     let written = sqlx::query(
         "UPDATE payments
          SET status = $4, provider_id = coalesce(provider_id, $5), updated_at = $6,
-             next_check_at = iif($4 = 'refund_due', $6, next_check_at), checks = iif($4 = 'refund_due', 0, checks)
+             next_check_at = iif($4 = 'refund_due', $7, next_check_at), checks = iif($4 = 'refund_due', 0, checks)
          WHERE order_id = $1 AND attempt = $2 AND status = $3",
     )
     .bind(order.0.hyphenated())
@@ -61,6 +62,7 @@ pub(super) async fn update(
     .bind(status.as_str())
     .bind(provider_id)
     .bind(now)
+    .bind(now + first_check)
     .execute(&mut **tx)
     .await
     .map_err(fault)?;
