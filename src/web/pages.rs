@@ -12,7 +12,7 @@ use crate::order::values::Key;
 use crate::order::{Method, Order, PaymentStatus, Status};
 
 use super::notice::Notice;
-use super::words::{Fault, Moment, money};
+use super::words::{Fault, Moment, Price, money};
 
 /// Renders a page.
 pub fn page(status: StatusCode, template: &impl Template) -> Response {
@@ -37,7 +37,7 @@ pub struct Row {
     /// What it is called.
     pub name: String,
     /// Price of one; none for what is not in the catalogue (any more, or just now).
-    pub price: Option<String>,
+    pub price: Option<Price>,
     /// How many are left.
     pub stock: i64,
     /// What was typed.
@@ -76,6 +76,8 @@ pub struct FormPage {
     pub card: bool,
     /// The visitor's balance, if it could be had.
     pub balance: Option<String>,
+    /// The total of an empty form; the page's script adds to it.
+    pub total: Price,
     /// The note.
     pub note: String,
     /// What is wrong with it.
