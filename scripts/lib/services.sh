@@ -3,7 +3,7 @@
 # Throw-away PostgreSQL and Redis servers for scripts/test and scripts/bench. To be sourced:
 #
 #   trap stop_services EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
-#   need_packages                     # installs what is missing when root, else says what to install
+#   need_packages [browser]           # installs what is missing when root, else says what to install
 #   start_postgres DIR [durable|fast] # exports PG_URL, PG_BIN
 #   start_redis DIR                   # exports REDIS_TEST_URL (no path: every test appends its own /N)
 #   start_redis_cluster DIR           # exports REDIS_CLUSTER_TEST_URL
@@ -80,20 +80,32 @@ install_without_starting() (
     apt-get -qq -y -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
 )
 
+have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
+
+# find_missing [browser]  Sets MISSING to Debian's names of what is not there.
+find_missing() {
+    MISSING=()
+    have_postgres || MISSING+=(postgresql)
+    have_redis || MISSING+=(redis-server)
+    if [[ ${1-} == browser ]]; then
+        have_browser || MISSING+=(chromium chromium-driver fonts-dejavu-core)
+        command -v npm >/dev/null || MISSING+=(npm)
+    fi
+}
+
 # Installs only what is missing; asks no package server when nothing is.
 need_packages() {
-    local missing=()
-    have_postgres || missing+=(postgresql)
-    have_redis || missing+=(redis-server)
-    ((${#missing[@]})) || return 0
+    find_missing "$@"
+    ((${#MISSING[@]})) || return 0
 
     if is_root && command -v apt-get >/dev/null; then
-        printf 'installing %s\n' "${missing[*]}"
-        install_without_starting "${missing[@]}" </dev/null || complain "apt-get could not install ${missing[*]}"
-        if have_postgres && have_redis; then return 0; fi
+        printf 'installing %s\n' "${MISSING[*]}"
+        install_without_starting "${MISSING[@]}" </dev/null || complain "apt-get could not install ${MISSING[*]}"
+        find_missing "$@"
+        ((${#MISSING[@]})) || return 0
     fi
-    complain "missing: ${missing[*]}. Install PostgreSQL >= $OLDEST_POSTGRES (server) and Redis >= $OLDEST_REDIS," \
-        "on Debian: apt-get install ${missing[*]}"
+    complain "missing: ${MISSING[*]} (by Debian's names; PostgreSQL >= $OLDEST_POSTGRES, Redis >= $OLDEST_REDIS)." \
+        "On Debian: apt-get install ${MISSING[*]}"
     return 1
 }
 

@@ -2,7 +2,7 @@
 //! orders in the database.
 //!
 //! As `tests/it`, the same list runs on both store pairs. It needs `chromium` and `chromedriver` on the PATH, and axe-core
-//! (`AXE_CORE`, or where `scripts/test` puts it).
+//! (`AXE_CORE`, or where `scripts/test` has put it).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "tests hold locks from outside, and drop nothing half-way")]
