@@ -131,6 +131,7 @@ async fn a_shop_that_is_killed_in_the_middle_and_started_again_takes_the_order_o
     let hold = scene.hold().await;
     browser.press().await;
     scene.until_decided("token", "accepted", 1).await;
+    scene.until_claimed().await;
     scene.end_service(Signal::SIGKILL, hold).await;
     browser.sees(TRYING).await;
     assert_eq!(scene.orders().await, 0);

@@ -162,7 +162,7 @@ async fn the_form_read_anew_while_the_first_is_under_way_and_sent_again_makes_on
     assert_eq!(scene.orders().await, 1);
 }
 
-/// Somebody whose answer was lost: the order stands, and the tab shows that there is no page.
+/// Somebody whose answer was lost: the order stands, the network is away, and the tab shows that there is no page.
 async fn answer_lost() -> (Scene, Browser) {
     let (scene, browser) = tokio::join!(Scene::open(), Browser::start_with(false));
     browser.open(&scene.form()).await;
@@ -172,13 +172,13 @@ async fn answer_lost() -> (Scene, Browser) {
     scene.until_orders(1).await;
     scene.wire.set(Fault::Refuse);
     browser.until("no page", "return location.protocol == 'chrome-error:'", &[]).await;
-    scene.wire.set(Fault::None);
     (scene, browser)
 }
 
 #[tokio::test]
 async fn a_tab_that_sends_its_post_once_more_shows_the_order() {
     let (scene, browser) = answer_lost().await;
+    scene.wire.set(Fault::None);
     browser.reload().await;
     browser.at_order().await;
     assert_eq!(scene.orders().await, 1);
@@ -188,6 +188,7 @@ async fn a_tab_that_sends_its_post_once_more_shows_the_order() {
 async fn a_tab_that_sends_its_post_once_more_without_cookies_shows_no_order_and_makes_none() {
     let (scene, browser) = answer_lost().await;
     browser.devtools("Network.clearBrowserCookies", json!({})).await;
+    scene.wire.set(Fault::None);
     browser.reload().await;
     browser.sees("This form had expired").await;
     browser.sees("Nothing was ordered").await;

@@ -78,6 +78,12 @@ impl Scene {
         self.sql.int(&format!("{leases} {now}")).await
     }
 
+    /// Waits until the order that is held up is claimed: not on SQLite, where the lock keeps the claim out, too.
+    pub async fn until_claimed(&self) {
+        let claims = i64::from(!self.on_sqlite());
+        eventually("the order is claimed", async || self.leases().await == claims).await;
+    }
+
     fn on_sqlite(&self) -> bool {
         self.database.url().starts_with("sqlite:")
     }
