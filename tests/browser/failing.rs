@@ -88,6 +88,47 @@ async fn whoever_stops_trying_keeps_the_form_and_may_send_it_again() {
 }
 
 #[tokio::test]
+async fn the_script_gives_up_in_the_end_and_says_so() {
+    let (scene, browser) = about_to_order(&[], true).await;
+    scene.wire.set(Fault::Refuse);
+    browser.press().await;
+    // Each time the device says that it has a network again, the next try is made at once.
+    let given_up = "dispatchEvent(new Event('online')); \
+                    return document.querySelector('.progress').dataset.state == 'failed'";
+    browser.until("it gives up", given_up, &[]).await;
+    browser.sees("There is no connection to the shop").await;
+    assert_eq!(scene.orders().await, 0);
+    scene.wire.set(Fault::None);
+    browser.press().await;
+    browser.at_order().await;
+    assert_eq!(scene.orders().await, 1);
+}
+
+#[tokio::test]
+async fn somebody_in_between_who_says_that_all_is_well_is_not_taken_for_the_shop() {
+    let (scene, browser) = about_to_order(&[], true).await;
+    scene.lead_to_stranger(200, "Welcome to the hotel. Please log in.").await;
+    browser.press().await;
+    browser.sees(TRYING).await;
+    scene.lead_back();
+    browser.at_order().await;
+    assert_eq!(scene.orders().await, 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_page_of_the_shop_is_shown_as_it_is() {
+    let (scene, browser) = about_to_order(&[], true).await;
+    scene.lead_to_stranger(403, "Not in this house.").await;
+    browser.press().await;
+    browser.sees("Not in this house.").await;
+    assert_eq!(scene.orders().await, 0);
+    scene.lead_back();
+    browser.reload().await;
+    browser.at_order().await;
+    assert_eq!(scene.orders().await, 1);
+}
+
+#[tokio::test]
 async fn a_reload_while_the_network_is_away_finds_the_order_afterwards() {
     let (scene, browser) = about_to_order(&[], true).await;
     scene.wire.set(Fault::Swallow);

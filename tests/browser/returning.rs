@@ -157,7 +157,8 @@ async fn the_form_read_anew_while_the_first_is_under_way_and_sent_again_makes_on
     hold.release().await;
     // The key of the first where its claim is written, which the lock on SQLite prevents; then it is a question.
     browser.until("an answer", "return !/orders.new$/.test(location.pathname)", &[]).await;
-    let asked = "return document.body.innerText.includes('Order the same again?') || /Paid/.test(document.body.innerText)";
+    let asked =
+        "return document.body.innerText.includes('Order the same again?') || /Paid/.test(document.body.innerText)";
     browser.until("the order, or a question", asked, &[]).await;
     assert_eq!(scene.orders().await, 1);
 }

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::http::StatusCode;
 use nix::sys::signal::Signal;
 use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 
 use crate::browser::PATIENCE;
 use crate::harness::proxy::Proxy;
@@ -129,6 +132,22 @@ impl Scene {
         service.signal(signal);
         hold.release().await;
         service.end().await;
+    }
+
+    /// Puts somebody in between who answers everything the same, until the wire is led back.
+    pub async fn lead_to_stranger(&self, status: u16, text: &'static str) {
+        let status = StatusCode::from_u16(status).unwrap();
+        let stranger = Router::new().fallback(move || async move { (status, text) });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.wire.lead_to(listener.local_addr().unwrap());
+        self.wire.cut();
+        tokio::spawn(async move { axum::serve(listener, stranger).await });
+    }
+
+    /// Leads the wire to the service again.
+    pub fn lead_back(&self) {
+        self.wire.lead_to(self.service.as_ref().unwrap().main);
+        self.wire.cut();
     }
 
     /// Starts it again where the wire leads to.
