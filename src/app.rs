@@ -13,10 +13,12 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::guard::key::Keys;
 use crate::guard::token::Tokens;
-use crate::order::Product;
-use crate::order::decide::Asked;
+use crate::order::decide::{Asked, Decision};
+use crate::order::life::{Happening, Life, Verdict};
 use crate::order::values::{AccountId, Subject};
-use crate::store::{Answer, Store};
+use crate::order::{Order, Product};
+use crate::payment::client::Client;
+use crate::store::{Answer, Conclusion, Store};
 
 /// How old the catalogue on a page may be. Placing reads the rows themselves, under lock.
 const CATALOGUE_AGE: Duration = Duration::from_secs(1);
@@ -25,6 +27,25 @@ const KNOWN_ACCOUNTS: u64 = 100_000;
 
 /// The catalogue and when it was read.
 type Seen = (Instant, Arc<Vec<Product>>);
+
+/// Renders a decision into the answer that is stored.
+pub type Render = fn(&Decision, Option<&Order>) -> Answer;
+
+/// Says what becomes of a claim's record when something has happened to its order.
+pub type Conclude = fn(Verdict, &Happening, &Life) -> Conclusion;
+
+/// How outcomes become stored answers: the JSON face's, which knows HTTP.
+#[derive(Clone, Copy)]
+pub struct Answers {
+    /// Of `place_order`, by the desk.
+    pub placed: Render,
+    /// Of `place_order`, once the provider has spoken.
+    pub charged: Conclude,
+    /// Of `pay_order`.
+    pub paid: Conclude,
+    /// Of `cancel_order`.
+    pub cancelled: Conclude,
+}
 
 /// The answer to an intent.
 #[derive(Clone, Debug)]
@@ -63,6 +84,10 @@ pub struct App {
     pub tokens: Tokens,
     /// Layer 2.
     pub keys: Keys,
+    /// The payment provider, when card payment is offered.
+    pub provider: Option<Client>,
+    /// How outcomes become stored answers.
+    pub answers: Answers,
     /// Work that outlives its caller, waited for at shutdown.
     pub tasks: TaskTracker,
     desk: mpsc::UnboundedSender<Ticket>,
@@ -85,7 +110,13 @@ impl Ticket {
 impl App {
     /// Puts the parts together. The inbox goes to `checkout::desk::open`, without which nothing is placed.
     #[must_use]
-    pub fn new(config: Arc<Config>, store: Arc<dyn Store>, tokens: Tokens) -> (Self, Inbox) {
+    pub fn new(
+        config: Arc<Config>,
+        store: Arc<dyn Store>,
+        tokens: Tokens,
+        provider: Option<Client>,
+        answers: Answers,
+    ) -> (Self, Inbox) {
         let (desk, inbox) = mpsc::unbounded_channel();
         let app = Self {
             keys: Keys::new(store.clone(), config.lease, config.key_ttl),
@@ -93,6 +124,8 @@ impl App {
             config,
             store,
             tokens,
+            provider,
+            answers,
             tasks: TaskTracker::new(),
             desk,
             accounts: moka::sync::Cache::new(KNOWN_ACCOUNTS),

@@ -1,5 +1,5 @@
-//! What can go wrong, in words of the shop. No HTTP here: `api/problem` and `web/pages` each say it their way, and
-//! both match exhaustively.
+//! What can go wrong, in words of the shop. No HTTP here: `api/failure` and `web` (`form`, `pages`) each say it their
+//! way, and all match exhaustively.
 
 use std::time::Duration;
 
@@ -24,6 +24,15 @@ pub enum Error {
     /// The key was used for other content.
     #[error("the key was used for another request")]
     KeyReused(Earlier),
+    /// The order's state does not allow it; nothing changed.
+    #[error("the order's state does not allow it")]
+    Illegal,
+    /// The provider gave no outcome: the order stands pending, the claim is released, and a retry or the reconciler finishes it.
+    #[error("the payment provider gave no outcome")]
+    NoOutcome {
+        /// The order.
+        order: OrderId,
+    },
     /// There is no such thing for this account.
     #[error("not found")]
     NotFound,

@@ -1,4 +1,38 @@
-//! oncegate
+//! One intent, one order: a shop's order form and its JSON API, behind which a double click, a reload, a retry or a
+//! crash never makes a second order.
+//!
+//! # The map
+//!
+//! A room knows only rooms of the rows below its own, and not its neighbours (`tests/it/rooms.rs` holds that).
+//!
+//! | row | rooms | |
+//! | --- | --- | --- |
+//! | 8 | `main` | the program: one line |
+//! | 7 | [`cli`] | commands, the log, exit codes; chooses the database |
+//! | 6 | [`serve`] | listeners, what every request passes, `/metrics`, the stop that finishes what was begun |
+//! | 5 | [`web`] · [`api`] · [`worker`] | the two faces: pages and forms · JSON for clients with a bearer token · what nobody waits for |
+//! | 4 | [`checkout`] | the use cases: [`checkout::place`] with the [`checkout::desk`] where both faces meet, [`checkout::change`], [`checkout::callback`] |
+//! | 3 | [`app`] | what a request needs, built once |
+//! | 2 | [`guard`] · [`error`] | the three layers against repeats · what can go wrong, in words of the shop |
+//! | 1 | [`store`] · [`payment`] · [`config`] · [`catalogue`] | the databases behind one seam · the provider, and its stand-in · every setting · products as a file |
+//! | 0 | [`order`] | the domain: pure, no I/O |
+//!
+//! HTTP and HTML (`axum`, `askama`, `tower_sessions`) stay in rows 5 and above, SQL (`sqlx`) in [`store`], Redis in
+//! [`guard::token`]. What a visitor can do is in `templates/`, what the databases promise in `migrations/`.
+//!
+//! # Two walks
+//!
+//! **A form**, `POST /orders`: [`web::form`] takes the body as a [`web::draft`] → [`order::request`] parses it (errors end
+//! here, the token unspent) → [`web::submit`], from here on in a task of its own, spends the [`guard::token`] and does
+//! what the table of token and record says → [`checkout::place`] → the [`checkout::desk`] → 303 to the order.
+//!
+//! **An API request**, `POST /api/orders`: [`api::auth`] knows the caller, [`api::extract`] reads key and body → the same
+//! [`order::request`] → the same [`checkout::place`] → the desk → 201, or the first answer again.
+//!
+//! **At the desk** whatever waits becomes one batch: [`guard::key`] claims all keys in one statement (who loses is answered
+//! at once), then one transaction of [`store::Store::settle`] locks stock and balances, lets [`order::decide`] judge, writes
+//! orders under the constraints of [`guard::unique`] and stores each answer ([`api::answer`]) under the fence of its claim.
+
 pub mod api;
 pub mod app;
 pub mod catalogue;
@@ -8,6 +42,8 @@ pub mod config;
 pub mod error;
 pub mod guard;
 pub mod order;
+pub mod payment;
 pub mod serve;
 pub mod store;
 pub mod web;
+pub mod worker;

@@ -1,5 +1,5 @@
-//! The running service: both faces behind one listener, the operators' behind another, and a stop that finishes what
-//! was begun.
+//! The running service: both faces behind one listener, the operators' behind another, the workers, and a stop that
+//! finishes what was begun.
 //!
 //! Deliberately absent: TLS (a proxy's work) and HTTP/2 (the same proxy speaks it to browsers).
 
@@ -21,7 +21,7 @@ use tower_http::compression::CompressionLayer;
 use crate::api::{self, health};
 use crate::app::App;
 use crate::config::{Config, name};
-use crate::web;
+use crate::{web, worker};
 
 /// The most connections of buyers and clients at once; further ones wait in the kernel's queue. With the operators', the
 /// database's and the token store's they stay below the 1,024 file descriptors that many systems give a process.
@@ -70,6 +70,7 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     metrics::start();
     let routers = (main_router(&app), ops::router(&app));
     let numbers = tokio::spawn(ops::upkeep());
+    worker::start(&app, &stop);
     for (word, listener) in [("listening", &main), ("ops", &ops)] {
         if let Ok(address) = listener.local_addr() {
             tracing::info!("{word} on http://{address}");

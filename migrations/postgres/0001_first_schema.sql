@@ -46,7 +46,6 @@ CREATE TABLE orders (
     total           bigint NOT NULL CHECK (total BETWEEN 0 AND 1000000000000),
     currency        text NOT NULL,
     payment_method  text NOT NULL CHECK (payment_method IN ('balance', 'card')),
-    payment_token   text,
     note            text,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
@@ -57,6 +56,8 @@ CREATE TABLE orders (
 );
 -- The list of an account, newest first, and the look for a repeat of the last minutes.
 CREATE INDEX orders_by_account ON orders (account_id, created_at DESC, id DESC);
+-- What the sweep looks through for orders that were not paid in time, however many have been paid.
+CREATE INDEX orders_pending ON orders (created_at) WHERE status = 'pending';
 
 -- What was ordered, at the name and price of that moment. No foreign key to products: a product may leave the
 -- catalogue, and its check would lock the row that every order of it queues for.
@@ -72,21 +73,32 @@ CREATE TABLE order_lines (
 
 -- Every attempt to be paid. It is written before a provider is called, with the key the provider will know it by.
 CREATE TABLE payments (
-    order_id     uuid    NOT NULL REFERENCES orders,
-    attempt      integer NOT NULL CHECK (attempt >= 1),
-    method       text    NOT NULL CHECK (method IN ('balance', 'card')),
+    order_id      uuid    NOT NULL REFERENCES orders,
+    attempt       integer NOT NULL CHECK (attempt >= 1),
+    method        text    NOT NULL CHECK (method IN ('balance', 'card')),
     -- The provider's own idempotency: one attempt, one key.
-    provider_key text COLLATE "C" CONSTRAINT payments_provider_key_once UNIQUE,
-    provider_id  text,
-    amount       bigint  NOT NULL CHECK (amount >= 0),
-    status       text    NOT NULL CHECK (status IN
+    provider_key  text    COLLATE "C" CONSTRAINT payments_provider_key_once UNIQUE,
+    provider_id   text    COLLATE "C",
+    -- The provider's name for the card: whoever sends the attempt again sends the same.
+    token         text,
+    amount        bigint  NOT NULL CHECK (amount >= 0),
+    status        text    NOT NULL CHECK (status IN
         ('started', 'unknown', 'processing', 'declined', 'captured', 'refund_due', 'refunded')),
-    created_at   timestamptz NOT NULL DEFAULT now(),
-    updated_at   timestamptz NOT NULL DEFAULT now(),
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    updated_at    timestamptz NOT NULL DEFAULT now(),
+    -- When the reconciler looks at it next, and how often it has; a row whose time nobody set is looked at at once.
+    next_check_at timestamptz NOT NULL DEFAULT now(),
+    checks        integer NOT NULL DEFAULT 0,
     PRIMARY KEY (order_id, attempt)
 );
 -- An order is paid at most once; any further payment is to be paid back.
 CREATE UNIQUE INDEX payments_captured_once ON payments (order_id) WHERE status = 'captured';
+-- A refund is told by the provider's id alone. Not unique: a word that names another order's is a mismatch to be told
+-- of, not an error of ours.
+CREATE INDEX payments_by_provider_id ON payments (provider_id) WHERE provider_id IS NOT NULL;
+-- The reconciler's question: only what is in doubt or to be paid back, however much has been settled.
+CREATE INDEX payments_due ON payments (next_check_at)
+    WHERE status IN ('started', 'unknown', 'processing', 'refund_due');
 
 -- The provider's word, as it came: an event counts once however often it is delivered.
 CREATE TABLE payment_events (

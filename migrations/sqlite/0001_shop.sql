@@ -48,7 +48,6 @@ CREATE TABLE orders (
     total           INTEGER NOT NULL CHECK (total BETWEEN 0 AND 1000000000000),
     currency        TEXT    NOT NULL,
     payment_method  TEXT    NOT NULL CHECK (payment_method IN ('balance', 'card')),
-    payment_token   TEXT,
     note            TEXT,
     created_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
     updated_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
@@ -58,6 +57,9 @@ CREATE TABLE orders (
 
 -- The list of an account's orders, newest first, and the repeat notice.
 CREATE INDEX orders_by_account ON orders (account_id, created_at DESC, id DESC);
+
+-- The sweep's question; orders that were paid are of no interest to it.
+CREATE INDEX orders_pending ON orders (created_at) WHERE status = 'pending';
 
 -- Goods at the name and price of their moment. No reference to products: a product may leave the catalogue. Kept in
 -- the order of their key, as they are only ever read by order.
@@ -71,23 +73,35 @@ CREATE TABLE order_lines (
     PRIMARY KEY (order_id, line_no)
 ) STRICT, WITHOUT ROWID;
 
--- Each attempt to be paid. The provider's key is fixed before the provider is called, hence unique.
+-- Each attempt to be paid. The provider's key and its name for the card (token) are fixed before the provider is
+-- called. next_check_at and checks are the reconciler's: when it looks next, and how often it has; a row whose time
+-- nobody set is looked at at once.
 CREATE TABLE payments (
-    order_id     TEXT    NOT NULL REFERENCES orders (id),
-    attempt      INTEGER NOT NULL CHECK (attempt >= 1),
-    method       TEXT    NOT NULL CHECK (method IN ('balance', 'card')),
-    provider_key TEXT    CONSTRAINT payments_provider_key_once UNIQUE,
-    provider_id  TEXT,
-    amount       INTEGER NOT NULL CHECK (amount >= 0),
-    status       TEXT    NOT NULL
+    order_id      TEXT    NOT NULL REFERENCES orders (id),
+    attempt       INTEGER NOT NULL CHECK (attempt >= 1),
+    method        TEXT    NOT NULL CHECK (method IN ('balance', 'card')),
+    provider_key  TEXT    CONSTRAINT payments_provider_key_once UNIQUE,
+    provider_id   TEXT,
+    token         TEXT,
+    amount        INTEGER NOT NULL CHECK (amount >= 0),
+    status        TEXT    NOT NULL
         CHECK (status IN ('started', 'unknown', 'processing', 'declined', 'captured', 'refund_due', 'refunded')),
-    created_at   INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
-    updated_at   INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    created_at    INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    updated_at    INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    next_check_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    checks        INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (order_id, attempt)
 ) STRICT, WITHOUT ROWID;
 
 -- An order is charged once: a second captured payment cannot be written.
 CREATE UNIQUE INDEX payments_captured_once ON payments (order_id) WHERE status = 'captured';
+
+-- Refunds are told by the provider's id alone. Not unique: a word that names another order's is a mismatch to tell.
+CREATE INDEX payments_by_provider_id ON payments (provider_id) WHERE provider_id IS NOT NULL;
+
+-- The reconciler's question; what is settled is of no interest to it.
+CREATE INDEX payments_due ON payments (next_check_at)
+    WHERE status IN ('started', 'unknown', 'processing', 'refund_due');
 
 -- The provider's messages, each taken once. order_id is theirs, so it refers to nothing.
 CREATE TABLE payment_events (

@@ -3,7 +3,8 @@
 # Throw-away PostgreSQL and Redis servers for scripts/test and scripts/bench. To be sourced:
 #
 #   trap stop_services EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
-#   need_packages [browser]           # installs what is missing when root, else says what to install
+#   need_packages [COMMAND...]        # installs what is missing when root, else says what to install; the Debian
+#                                     # package of a COMMAND has the same name, or is named: COMMAND=PACKAGE
 #   start_postgres DIR [durable|fast] # exports PG_URL, PG_BIN
 #   start_redis DIR                   # exports REDIS_TEST_URL (no path: every test appends its own /N)
 #   start_redis_cluster DIR           # exports REDIS_CLUSTER_TEST_URL
@@ -80,32 +81,28 @@ install_without_starting() (
     apt-get -qq -y -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
 )
 
-have_browser() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
-
-# find_missing [browser]  Sets MISSING to Debian's names of what is not there.
+# find_missing COMMAND...  Sets MISSING: the packages to install.
 find_missing() {
+    local extra
     MISSING=()
     have_postgres || MISSING+=(postgresql)
     have_redis || MISSING+=(redis-server)
-    if [[ ${1-} == browser ]]; then
-        have_browser || MISSING+=(chromium chromium-driver fonts-dejavu-core)
-        command -v npm >/dev/null || MISSING+=(npm)
-    fi
+    for extra in "$@"; do
+        command -v "${extra%%=*}" >/dev/null || MISSING+=("${extra#*=}")
+    done
+    ((${#MISSING[@]} == 0))
 }
 
 # Installs only what is missing; asks no package server when nothing is.
 need_packages() {
-    find_missing "$@"
-    ((${#MISSING[@]})) || return 0
-
+    find_missing "$@" && return 0
     if is_root && command -v apt-get >/dev/null; then
         printf 'installing %s\n' "${MISSING[*]}"
         install_without_starting "${MISSING[@]}" </dev/null || complain "apt-get could not install ${MISSING[*]}"
-        find_missing "$@"
-        ((${#MISSING[@]})) || return 0
+        find_missing "$@" && return 0
     fi
-    complain "missing: ${MISSING[*]} (by Debian's names; PostgreSQL >= $OLDEST_POSTGRES, Redis >= $OLDEST_REDIS)." \
-        "On Debian: apt-get install ${MISSING[*]}"
+    complain "missing: ${MISSING[*]}. Needed are PostgreSQL >= $OLDEST_POSTGRES (server), Redis >= $OLDEST_REDIS" \
+        "${*:+and $*}; on Debian: apt-get install ${MISSING[*]}"
     return 1
 }
 

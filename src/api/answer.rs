@@ -1,7 +1,7 @@
 //! The answer that is stored under a key and replayed byte for byte.
 //!
-//! It is made by [`render`] while the order is being settled, inside the storage adapter's transaction; hence a plain
-//! function without I/O, handed down as a pointer. `web` reads the same answers: it redirects where `order` is set, and
+//! It is made by [`render`] while the order is being settled (and by [`conclude`](super::conclude) when something happens to
+//! it later), inside the storage adapter's transaction; hence a plain function without I/O, handed down as a pointer. `web` reads the same answers: it redirects where `order` is set, and
 //! tells a refusal by the document's `type`.
 
 use axum::body::Body;
@@ -21,7 +21,7 @@ use crate::store::Answer;
 /// Says that the answer was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// `instance` of a stored refusal: it is told to whoever repeats the request.
-const ORDERS: &str = "/api/orders";
+pub(super) const ORDERS: &str = "/api/orders";
 
 /// Makes the stored answer of a decision; `order` is the standing order of [`Decision::Stands`], as it is now.
 #[must_use]
@@ -29,67 +29,70 @@ pub fn render(decision: &Decision, order: Option<&Order>) -> Answer {
     match (decision, order) {
         (Decision::Placed(order), _) | (Decision::Stands { same: true, .. }, Some(order)) => placed(order),
         (Decision::Refused(refusal), _) => refused(refusal),
-        (Decision::Stands { order, same: false }, _) => refusal(Failure::of(
-            crate::error::Error::KeyReused(crate::error::Earlier::Order(*order)),
-            std::time::Duration::ZERO,
-        )),
+        (Decision::Stands { order, same: false }, _) => refusal(
+            Failure::of(
+                crate::error::Error::KeyReused(crate::error::Earlier::Order(*order)),
+                std::time::Duration::ZERO,
+            ),
+            ORDERS,
+        ),
         (Decision::Stands { order, same: true }, None) => {
-            refusal(Failure::internal(&format!("order {order} stands, but was not handed over to be shown")))
+            refusal(Failure::internal(&format!("order {order} stands, but was not handed over to be shown")), ORDERS)
         }
-        (Decision::Invalid(errors), _) => refusal(Failure::invalid(errors.clone())),
+        (Decision::Invalid(errors), _) => refusal(Failure::invalid(errors.clone()), ORDERS),
     }
 }
 
-fn placed(order: &Order) -> Answer {
+/// The order under its own address, for whoever placed it.
+pub(super) fn placed(order: &Order) -> Answer {
+    Answer { status: StatusCode::CREATED.as_u16(), location: Some(location(order.id)), ..shown(order) }
+}
+
+/// The order as it is now.
+pub(super) fn shown(order: &Order) -> Answer {
     Answer {
-        status: StatusCode::CREATED.as_u16(),
+        status: StatusCode::OK.as_u16(),
         content_type: "application/json",
-        location: Some(location(order.id)),
+        location: None,
         body: serde_json::to_vec(&OrderBody::of(order)).expect("strings and numbers always serialise").into(),
         order: Some(order.id),
     }
 }
 
 fn refused(why: &Refusal) -> Answer {
-    match why {
+    let failure = match why {
         Refusal::OutOfStock(skus) => {
             let mut failure = Failure::new(Problem::OutOfStock, format!("There is not enough of {}.", list(skus)));
             failure.body.skus = names(skus);
-            refusal(failure)
+            failure
         }
         Refusal::InsufficientFunds => {
-            refusal(Failure::new(Problem::InsufficientFunds, "The account's balance is below the order's total."))
+            Failure::new(Problem::InsufficientFunds, "The account's balance is below the order's total.")
         }
         Refusal::UnknownSku(skus) => {
             let detail = format!("The catalogue does not have {}.", list(skus));
             let mut failure = Failure::new(Problem::UnknownSku, detail.clone());
             failure.body.errors = vec![FieldProblem { field: "/lines".to_owned(), message: detail }];
             failure.body.skus = names(skus);
-            refusal(failure)
+            failure
         }
         Refusal::ReferenceTaken(order) => {
             let detail = format!("Your reference names the order {order} already; nothing new was ordered.");
-            refusal(Failure::new(Problem::ReferenceTaken, detail).about(*order))
+            Failure::new(Problem::ReferenceTaken, detail).about(*order)
         }
         Refusal::Repeat { order, seconds } => {
             let detail = format!("You ordered exactly this {seconds} seconds ago; nothing new was ordered.");
             let mut failure = Failure::new(Problem::Repeat, detail).about(*order);
             failure.body.seconds = Some(*seconds);
-            refusal(failure)
+            failure
         }
-        Refusal::PaymentDeclined(order) => {
-            let detail = format!("The card was declined. The order {order} stands and can be paid again.");
-            Answer { order: Some(*order), ..refusal(Failure::new(Problem::PaymentDeclined, detail).about(*order)) }
-        }
-        Refusal::IllegalTransition => refusal(Failure::new(
-            Problem::IllegalTransition,
-            "The order's state does not allow this; nothing was changed.",
-        )),
-    }
+    };
+    refusal(failure, ORDERS)
 }
 
-fn refusal(mut failure: Failure) -> Answer {
-    ORDERS.clone_into(&mut failure.body.instance);
+/// A definite refusal, to be stored; `instance` is the path that was asked for, because whoever repeats the request is told it.
+pub(super) fn refusal(mut failure: Failure, instance: &str) -> Answer {
+    instance.clone_into(&mut failure.body.instance);
     Answer {
         status: failure.body.status,
         content_type: PROBLEM_JSON,
@@ -196,14 +199,12 @@ mod tests {
         let skus = || vec![Sku::parse("tea").unwrap(), Sku::parse("cup").unwrap()];
         let speaks_of_order = (Some(WHERE), json!(ID.to_string()));
         let speaks_of_none = (None, Value::Null);
-        for (refusal, status, name, (location, order), redirect) in [
-            (Refusal::OutOfStock(skus()), 409, "out-of-stock", speaks_of_none.clone(), None),
-            (Refusal::InsufficientFunds, 402, "insufficient-funds", speaks_of_none.clone(), None),
-            (Refusal::UnknownSku(skus()), 422, "unknown-sku", speaks_of_none.clone(), None),
-            (Refusal::ReferenceTaken(ID), 409, "reference-taken", speaks_of_order.clone(), None),
-            (Refusal::Repeat { order: ID, seconds: 9 }, 409, "repeat", speaks_of_order.clone(), None),
-            (Refusal::PaymentDeclined(ID), 402, "payment-declined", speaks_of_order.clone(), Some(ID)),
-            (Refusal::IllegalTransition, 409, "illegal-transition", speaks_of_none.clone(), None),
+        for (refusal, status, name, (location, order)) in [
+            (Refusal::OutOfStock(skus()), 409, "out-of-stock", speaks_of_none.clone()),
+            (Refusal::InsufficientFunds, 402, "insufficient-funds", speaks_of_none.clone()),
+            (Refusal::UnknownSku(skus()), 422, "unknown-sku", speaks_of_none.clone()),
+            (Refusal::ReferenceTaken(ID), 409, "reference-taken", speaks_of_order.clone()),
+            (Refusal::Repeat { order: ID, seconds: 9 }, 409, "repeat", speaks_of_order.clone()),
         ] {
             let answer = render(&Decision::Refused(refusal), None);
             let document = json_of(&answer);
@@ -212,7 +213,7 @@ mod tests {
             assert_eq!((&document["status"], &document["instance"]), (&json!(status), &json!("/api/orders")), "{name}");
             assert_eq!(document["retryable"], false, "{name}");
             assert_eq!((answer.location.as_deref(), document["order"].clone()), (location, order), "{name}");
-            assert_eq!(answer.order, redirect, "{name}");
+            assert_eq!(answer.order, None, "{name}");
         }
     }
 

@@ -47,6 +47,26 @@ pub async fn submission(request: Request) -> Result<Submission, Failure> {
     Ok(Submission { key, body })
 }
 
+/// Like [`submission`], of a request that may say all it has to say by its path: an empty body needs no media type, and an
+/// empty object none where none is declared.
+///
+/// # Errors
+/// As [`submission`].
+pub async fn wish(request: Request) -> Result<Submission, Failure> {
+    let (parts, body) = request.into_parts();
+    let key = idempotency_key(&parts.headers)?;
+    let Err(undeclared) = json_media_type(&parts.headers) else {
+        return Ok(Submission { key, body: whole_body(body).await? });
+    };
+    match whole_body(body).await {
+        Ok(body) if body.is_empty() => Ok(Submission { key, body }),
+        Ok(body) if body.trim_ascii() == b"{}" && !parts.headers.contains_key(CONTENT_TYPE) => {
+            Ok(Submission { key, body })
+        }
+        _ => Err(undeclared),
+    }
+}
+
 /// The key, bare or as a quoted string; both spellings name the same one.
 fn idempotency_key(headers: &HeaderMap) -> Result<Key, Failure> {
     let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
@@ -101,7 +121,11 @@ fn is_json(line: &str) -> bool {
         })
 }
 
-async fn whole_body(mut body: Body) -> Result<Bytes, Failure> {
+/// The body, at most [`MAX_BODY`] bytes.
+///
+/// # Errors
+/// `too-large`, `malformed-request`.
+pub async fn whole_body(mut body: Body) -> Result<Bytes, Failure> {
     if body.size_hint().lower() > MAX_DISCARDED {
         return Err(too_large());
     }

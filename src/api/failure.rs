@@ -125,6 +125,12 @@ impl Failure {
         Self::new(Problem::NotFound, "There is nothing here for you by this path.")
     }
 
+    /// The order's state does not allow it.
+    #[must_use]
+    pub fn illegal() -> Self {
+        Self::new(Problem::IllegalTransition, "The order's state does not allow this; nothing was changed.")
+    }
+
     /// The token is missing or no good; says which of the two, never why exactly.
     #[must_use]
     pub fn unauthenticated(detail: &str, challenge: &str) -> Self {
@@ -155,11 +161,19 @@ impl Failure {
                 let wait = seconds(lease_left).min(lease.as_secs()).max(1);
                 Self::new(
                     Problem::InProgress,
-                    "The first request with this key is still being worked on. Send it again, with the same key, later.",
+                    "This, or another payment of the same order, is still being worked on. Send it again, with the same key, \
+                     later.",
                 )
                 .with(RETRY_AFTER, &wait.to_string())
             }
             Error::KeyReused(earlier) => Self::new(Problem::KeyReused, told(&earlier)),
+            Error::Illegal => Self::illegal(),
+            Error::NoOutcome { .. } => Self::new(
+                Problem::Unavailable,
+                "The payment provider has not said what became of the payment. Send the same request, with the same key, \
+                 again; without it the order is finished all the same.",
+            )
+            .with(RETRY_AFTER, &seconds(crate::error::RETRY_AFTER).to_string()),
             Error::NotFound => Self::not_found(),
             Error::Unavailable { retry_after, reason } => {
                 tracing::warn!(%reason, "answered 503");

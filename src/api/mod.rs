@@ -11,6 +11,8 @@
 pub mod account;
 pub mod answer;
 pub mod auth;
+pub mod callback;
+pub mod conclude;
 pub mod docs;
 pub mod extract;
 pub mod failure;
@@ -21,6 +23,7 @@ pub mod pages;
 pub mod problem;
 pub mod products;
 pub mod view;
+pub mod wishes;
 
 use std::any::Any;
 use std::future::Future;
@@ -29,11 +32,12 @@ use std::time::Duration;
 
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use answer::render;
+pub use conclude::ANSWERS;
 
 use crate::app::App;
 use crate::error::{Error, RETRY_AFTER, Result};
@@ -91,11 +95,18 @@ pub fn router(app: App) -> Router {
     let known_callers = Router::new()
         .route("/api/orders", get(orders::list).post(orders::place))
         .route("/api/orders/{id}", get(orders::one).fallback(orders::one_otherwise))
+        .route("/api/orders/{id}/cancel", post(wishes::cancel).fallback(orders::one_otherwise))
+        .route("/api/orders/{id}/pay", post(wishes::pay).fallback(orders::one_otherwise))
+        .route("/api/orders/{id}/ship", post(wishes::ship).fallback(wishes::ship_otherwise))
         .route("/api/products", get(products::list))
         .route("/api/account", get(account::show))
         .method_not_allowed_fallback(method_not_allowed)
+        .with_state(Api { app: app.clone() });
+    let provider = Router::new()
+        .route("/api/payments/callback", post(callback::take))
+        .method_not_allowed_fallback(method_not_allowed)
         .with_state(Api { app });
-    faced(known_callers, verifier)
+    faced(known_callers, provider, verifier)
 }
 
 /// The pages that explain the problems, for people, hence outside `/api`.
@@ -104,7 +115,7 @@ pub fn problem_pages() -> Router {
 }
 
 /// Adds what is there for everybody, what is not there at all, and the layers.
-fn faced(known_callers: Router, verifier: auth::Verifier) -> Router {
+fn faced(known_callers: Router, provider: Router, verifier: auth::Verifier) -> Router {
     let open = Router::new()
         .route("/api/openapi.json", get(|| async { Json(openapi::description()) }))
         .route("/api/docs", get(docs::page))
@@ -114,7 +125,7 @@ fn faced(known_callers: Router, verifier: auth::Verifier) -> Router {
         .into_iter()
         .fold(known_callers, |router, path| router.route(path, any(not_found)))
         .layer(from_fn_with_state(Arc::new(verifier), auth::authenticate))
-        .merge(open)
+        .merge(open.merge(provider))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(failure::describe))
 }
@@ -154,7 +165,8 @@ mod tests {
             )
             .route("/api/panic", get(panics))
             .method_not_allowed_fallback(method_not_allowed);
-        faced(known_callers, auth::Verifier::new(&auth::tests::secret()).unwrap()).merge(problem_pages())
+        let verifier = auth::Verifier::new(&auth::tests::secret()).unwrap();
+        faced(known_callers, Router::new(), verifier).merge(problem_pages())
     }
 
     async fn panics() -> StatusCode {

@@ -40,7 +40,7 @@ pub async fn place(
     let app = api.app.clone();
     let wait = app.config.api_wait;
     let work = async move {
-        place::check_prices(&app, &request).await?;
+        place::check_prices(&app, Some(&caller.subject), Some(&key), &request).await?;
         let account = app.account(&caller.subject).await?;
         place::place(&app, Intent { account, key, request, ask_before_repeat: false }, wait).await
     };
@@ -73,14 +73,27 @@ pub async fn one_otherwise(
     Err(method_not_allowed().await)
 }
 
-async fn find(api: &Api, caller: Caller, id: Result<Path<String>, PathRejection>) -> Result<Order, Failure> {
-    let id: Hyphenated = id.ok().and_then(|Path(id)| id.parse().ok()).ok_or_else(Failure::not_found)?;
+/// The caller's own order by this id.
+///
+/// # Errors
+/// `not-found`, also for another account's order; or why there is no answer.
+pub(super) async fn find(api: &Api, caller: Caller, id: Result<Path<String>, PathRejection>) -> Result<Order, Failure> {
+    let id = read_id(id)?;
     let app = api.app.clone();
     let work = async move {
         let account = app.find_account(&caller.subject).await?.ok_or(Error::NotFound)?;
-        app.store.order(account, OrderId(id.into_uuid())).await?.ok_or(Error::NotFound)
+        app.store.order(account, id).await?.ok_or(Error::NotFound)
     };
     api.read(work).await
+}
+
+/// The id in a path; what is none names no order.
+///
+/// # Errors
+/// `not-found`.
+pub(super) fn read_id(id: Result<Path<String>, PathRejection>) -> Result<OrderId, Failure> {
+    let id: Hyphenated = id.ok().and_then(|Path(id)| id.parse().ok()).ok_or_else(Failure::not_found)?;
+    Ok(OrderId(id.into_uuid()))
 }
 
 /// `GET /api/orders`.

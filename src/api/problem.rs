@@ -85,7 +85,7 @@ problems! {
         "The member errors names each wrong field (a JSON Pointer into the body, or the name of a query parameter) and what is wrong with it. Nothing was done and the key is unused: correct the request and send it with the same key."
     InProgress "request-in-progress" CONFLICT true
         "The same request is being worked on"
-        "An earlier request with this key and content has no answer yet. Wait as long as Retry-After says and send the same request with the same key; you will get the answer of the first."
+        "An earlier request with this key and content has no answer yet, or another payment of the same order is under way. Wait as long as Retry-After says and send the same request with the same key."
     ReferenceTaken "reference-taken" CONFLICT false
         "The reference names another order"
         "Your account has an order with this reference under another key. The member order and the Location header name it. Nothing new was ordered; this answer is kept for the key."
@@ -94,16 +94,19 @@ problems! {
         "The member skus names what there is too little of. Nothing was ordered; this answer is kept for the key. To try again, take a new key."
     InsufficientFunds "insufficient-funds" PAYMENT_REQUIRED false
         "The balance does not cover the total"
-        "Nothing was ordered; this answer is kept for the key. To try again, take a new key."
+        "Nothing was ordered or paid; this answer is kept for the key. To try again, take a new key."
     PaymentDeclined "payment-declined" PAYMENT_REQUIRED false
         "The card was declined"
-        "The order stands and waits to be paid. The member order and the Location header name it. This answer is kept for the key."
+        "Nothing was taken. The order stands and waits to be paid, with another card or from the balance, under a new key. The member order and the Location header name it. This answer is kept for the key."
     UnknownSku "unknown-sku" UNPROCESSABLE_ENTITY false
         "Not in the catalogue"
         "The member skus names what the catalogue does not have. Nothing was ordered; this answer is kept for the key."
     IllegalTransition "illegal-transition" CONFLICT false
         "The order's state does not allow this"
-        "Nothing was changed; this answer is kept for the key."
+        "Nothing was changed. Where the request has a key, this answer is kept for it."
+    SignatureInvalid "signature-invalid" BAD_REQUEST false
+        "The signature is not ours"
+        "The Stripe-Signature header is missing, cannot be read, is of another body or secret, or is older than five minutes. Nothing was done."
     Repeat "repeat" CONFLICT false
         "The same was ordered a moment ago"
         "Only the order form asks this: the account placed an order of the same content a moment ago. The member order names it. Nothing new was ordered."
@@ -146,6 +149,7 @@ impl Problem {
             | Self::UnsupportedMediaType
             | Self::TooLarge
             | Self::Malformed
+            | Self::SignatureInvalid
             | Self::Invalid
             | Self::InProgress
             | Self::TooManyRequests

@@ -19,11 +19,13 @@ use crate::app::{App, Inbox, Reply, Ticket};
 use crate::error::{Error, Result};
 use crate::guard::key::{Claim, Won};
 use crate::guard::{key, unique};
-use crate::order::Order;
 use crate::order::decide::Decision;
+use crate::order::values::OrderId;
 use crate::store::{Answer, ClaimRequest, Placing, RecordId, SettleRules, Settled, StoreError};
 
-use super::place::{PLACE, earlier, wait_for_outcome};
+use super::charge::{Charging, charge};
+use super::held::{Held, goods};
+use super::settled::{PLACE, answer_of, overtaken};
 
 /// The most orders that are claimed or settled at once: past that a batch saves little and its first waits longer.
 pub const BATCH: usize = 64;
@@ -33,13 +35,13 @@ const BATCH_LOCK_WAIT: Duration = Duration::from_millis(1000);
 const SINGLE_LOCK_WAIT: Duration = Duration::from_millis(50);
 /// How many orders may wait for a held row at once, each with a connection, beside the writers.
 const SLOW_LANES: usize = 2;
+/// How long an order waits in a slow lane for one row, before it lets go of the others that it wants (their buyers wait
+/// behind it) and makes room for the next order aside. With all lanes below [`SINGLE_LOCK_WAIT`].
+const LANE_LOCK_WAIT: Duration = Duration::from_millis(20);
 /// How often a batch is settled again after the connection broke. The fence makes an unknown commit safe to repeat.
 const RECONNECTS: u32 = 3;
 /// The pause before that: a restarting database needs a moment.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Renders a decision into the answer that is stored (the JSON face's, which knows HTTP).
-pub type Render = fn(&Decision, Option<&Order>) -> Answer;
 
 /// A ticket whose key was won.
 struct Claimed {
@@ -51,16 +53,17 @@ struct Claimed {
 #[derive(Clone)]
 struct Settling {
     app: App,
-    render: Render,
     slow_lanes: Arc<Semaphore>,
+    held: Arc<Held>,
 }
 
 /// Opens the desk: one claimer and `writers` writers (2 on PostgreSQL, 1 on SQLite), which run as long as the app.
-pub fn open(app: &App, mut inbox: Inbox, render: Render, writers: usize) {
+pub fn open(app: &App, mut inbox: Inbox, writers: usize) {
     // Unbounded, yet bounded: every ticket holds one of the app's seats until it is answered.
     let (claimed, waiting) = mpsc::unbounded_channel();
     let waiting = Arc::new(Mutex::new(waiting));
-    let settling = Settling { app: app.clone(), render, slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)) };
+    let settling =
+        Settling { app: app.clone(), slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)), held: Arc::default() };
     for _ in 0..writers {
         tokio::spawn(settling.clone().write(waiting.clone()));
     }
@@ -80,16 +83,34 @@ pub fn open(app: &App, mut inbox: Inbox, render: Render, writers: usize) {
 /// Claims a batch; one key whose row is held must not fail its neighbours, so then each is claimed for itself.
 async fn claim(app: &App, batch: Vec<Ticket>, claimed: &mpsc::UnboundedSender<Claimed>) {
     let Some((batch, error)) = claim_together(app, batch, claimed).await else { return };
-    if batch.len() == 1 || !matches!(error, StoreError::Busy(_)) {
+    if !matches!(error, StoreError::Busy(_)) {
         return refuse(batch, &error);
     }
+    let alone = batch.len() == 1;
+    let error = Arc::new(error);
     for ticket in batch {
-        let (app, claimed) = (app.clone(), claimed.clone());
+        let (app, claimed, error) = (app.clone(), claimed.clone(), error.clone());
         tokio::spawn(async move {
-            if let Some((ticket, error)) = claim_together(&app, vec![ticket], &claimed).await {
+            let Some(ticket) = tell_what_stands(&app, ticket).await else { return };
+            if alone {
+                refuse(vec![ticket], &error);
+            } else if let Some((ticket, error)) = claim_together(&app, vec![ticket], &claimed).await {
                 refuse(ticket, &error);
             }
         });
+    }
+}
+
+/// Answers a repeat from what stands, which waits for no lock. A ticket that nothing stands for comes back.
+async fn tell_what_stands(app: &App, ticket: Ticket) -> Option<Ticket> {
+    let request = claim_request(&ticket);
+    match app.keys.look(&request.id, &request.fingerprint).await {
+        Ok(Some(Claim::InProgress { lease_left })) if lease_left.is_zero() => Some(ticket),
+        Ok(Some(stands)) => {
+            ticket.answer(answer_of(stands));
+            None
+        }
+        Ok(None) | Err(_) => Some(ticket),
     }
 }
 
@@ -126,16 +147,6 @@ fn claim_request(ticket: &Ticket) -> ClaimRequest {
     ClaimRequest { id, fingerprint: asked.fingerprint.clone() }
 }
 
-/// What a claim that was not won means for its caller.
-pub(super) fn answer_of(claim: Claim) -> Result<Reply> {
-    match claim {
-        Claim::Replay(answer) => Ok(Reply { answer, replayed: true }),
-        Claim::InProgress { lease_left } => Err(Error::InProgress { lease_left }),
-        Claim::Mismatch(state) => Err(Error::KeyReused(earlier(&state))),
-        Claim::Claimed(_) => Err(Error::Internal("a won claim was not worked on".into())),
-    }
-}
-
 impl Settling {
     /// The loop of one writer.
     async fn write(self, waiting: Arc<Mutex<mpsc::UnboundedReceiver<Claimed>>>) {
@@ -148,8 +159,14 @@ impl Settling {
         }
     }
 
-    /// Settles a batch; when it fails as a whole, one by one.
+    /// Settles a batch, without those whose goods are known to be held; when it fails as a whole, one by one.
     async fn batch(&self, batch: Vec<Claimed>) {
+        let (stopped, batch): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|claimed| self.held.stops(&goods(&claimed.ticket.asked)));
+        stopped.into_iter().for_each(|claimed| self.to_slow_lane(claimed));
+        if batch.is_empty() {
+            return;
+        }
         let patience = BATCH_LOCK_WAIT.min(self.app.config.statement_timeout() / 2);
         match self.settle(&batch, patience).await {
             Ok(settled) => self.hand_out(batch, settled).await,
@@ -162,22 +179,17 @@ impl Settling {
         }
     }
 
-    /// Each order for itself. The first that meets a held row sends all others that want the same goods straight to the slow lane.
+    /// Each order for itself. The first that meets a held row sends all that want the same goods to the slow lane.
     async fn one_by_one(&self, batch: Vec<Claimed>) {
-        let mut held = std::collections::HashSet::new();
         for claimed in batch {
-            let mut wanted = claimed.ticket.asked.request.lines.iter().map(|line| &line.sku);
-            if wanted.any(|sku| held.contains(sku)) {
+            if self.held.stops(&goods(&claimed.ticket.asked)) {
                 self.to_slow_lane(claimed);
                 continue;
             }
             let one = [claimed];
             match self.settle(&one, SINGLE_LOCK_WAIT).await {
                 Ok(settled) => self.hand_out(one.into(), settled).await,
-                Err(StoreError::Busy(_)) => one.into_iter().for_each(|claimed| {
-                    held.extend(claimed.ticket.asked.request.lines.iter().map(|line| line.sku.clone()));
-                    self.to_slow_lane(claimed);
-                }),
+                Err(StoreError::Busy(_)) => one.into_iter().for_each(|claimed| self.to_slow_lane(claimed)),
                 Err(error) => self.give_up(one.into(), &error).await,
             }
         }
@@ -185,21 +197,33 @@ impl Settling {
 
     /// Waits for a held row in a task of its own, as long as its caller waits.
     fn to_slow_lane(&self, claimed: Claimed) {
-        let this = self.clone();
+        let (this, goods) = (self.clone(), goods(&claimed.ticket.asked));
+        self.held.waits(goods.clone());
         tokio::spawn(async move {
-            let deadline = claimed.ticket.deadline;
-            let lane = tokio::time::timeout_at(deadline.into(), this.slow_lanes.acquire()).await;
             let one = [claimed];
-            let patience = deadline.saturating_duration_since(Instant::now()).min(this.app.config.statement_timeout());
-            let result = match lane {
-                Ok(Ok(_lane)) if !patience.is_zero() => this.settle(&one, patience).await,
-                _ => Err(StoreError::Busy("the rows of this order are held by somebody else".into())),
-            };
+            let result = this.settle_aside(&one).await;
+            this.held.leaves(&goods, result.is_ok());
             match result {
                 Ok(settled) => this.hand_out(one.into(), settled).await,
                 Err(error) => this.give_up(one.into(), &error).await,
             }
         });
+    }
+
+    /// Tries again and again, in turn with all others that wait aside.
+    async fn settle_aside(&self, one: &[Claimed; 1]) -> std::result::Result<Vec<Settled>, StoreError> {
+        let deadline = one[0].ticket.deadline;
+        loop {
+            let lane = tokio::time::timeout_at(deadline.into(), self.slow_lanes.acquire()).await;
+            let patience = deadline.saturating_duration_since(Instant::now()).min(LANE_LOCK_WAIT);
+            if lane.is_err() || patience.is_zero() {
+                return Err(StoreError::Busy("the rows of this order are held by somebody else".into()));
+            }
+            match self.settle(one, patience).await {
+                Err(StoreError::Busy(_)) => {}
+                result => return result,
+            }
+        }
     }
 
     /// One transaction, tried again when the connection breaks: after an unknown commit the fence tells what stands.
@@ -208,11 +232,17 @@ impl Settling {
             .iter()
             .map(|claimed| Placing { asked: claimed.ticket.asked.clone(), epoch: claimed.won.fence.epoch })
             .collect();
-        let rules = SettleRules { key_ttl: self.app.config.key_ttl, lock_wait, render: self.render };
+        let config = &self.app.config;
+        let rules = SettleRules {
+            key_ttl: config.key_ttl,
+            lock_wait,
+            first_check: config.lease,
+            render: self.app.answers.placed,
+        };
         let mut tries = 0;
         loop {
             match self.app.store.settle(&orders, &rules).await {
-                Err(StoreError::Unreachable(reason)) if tries < RECONNECTS => {
+                Err(StoreError::Unreachable(reason)) if tries < RECONNECTS && awaited(batch) => {
                     tries += 1;
                     tracing::warn!(%reason, tries, "a batch is settled again after its connection broke");
                     tokio::time::sleep(RECONNECT_PAUSE * tries).await;
@@ -230,9 +260,22 @@ impl Settling {
                     unique::count(&decision, leaked);
                     claimed.ticket.answer(outcome_of(decision, answer));
                 }
+                Settled::Unpaid(order) => self.charge(claimed, order),
                 Settled::Fenced => self.overtaken(claimed.ticket),
             }
         }
+    }
+
+    /// The order stands and waits for the provider's word: in a task of its own, so that the desk goes on meanwhile.
+    fn charge(&self, claimed: Claimed, order: OrderId) {
+        let app = self.app.clone();
+        tokio::spawn(async move {
+            let Claimed { ticket, won } = claimed;
+            let charging =
+                Charging { claim: won.fence, order, conclude: app.answers.charged, deadline: ticket.deadline };
+            let outcome = charge(&app, charging).await;
+            ticket.answer(outcome);
+        });
     }
 
     /// A worker that lost its lease answers what the one that took over answered, or 503.
@@ -240,14 +283,8 @@ impl Settling {
         key::lease_lost();
         let app = self.app.clone();
         tokio::spawn(async move {
-            let request = claim_request(&ticket);
-            let outcome = match wait_for_outcome(&app, &request.id, &request.fingerprint, ticket.deadline).await {
-                Ok(Some(Claim::InProgress { .. }) | None) => {
-                    Err(Error::unavailable("the lease was lost to another worker"))
-                }
-                Ok(Some(stands)) => answer_of(stands),
-                Err(error) => Err(error),
-            };
+            let id = claim_request(&ticket).id;
+            let outcome = overtaken(&app, &id, ticket.deadline).await;
             ticket.answer(outcome);
         });
     }
@@ -266,6 +303,11 @@ impl Settling {
             claimed.ticket.answer(Err(Error::unavailable(&error.to_string())));
         }
     }
+}
+
+/// Whether anybody still waits for an outcome.
+fn awaited(batch: &[Claimed]) -> bool {
+    batch.iter().any(|claimed| claimed.ticket.deadline > Instant::now())
 }
 
 fn outcome_of(decision: Decision, answer: Answer) -> Result<Reply> {

@@ -8,13 +8,12 @@ use crate::error::{Earlier, Error, Result};
 use crate::guard::key::Claim;
 use crate::order::decide::{Asked, Unpriced, price};
 use crate::order::request::Parsed;
-use crate::order::values::{AccountId, Fingerprint, Key, OrderId, Sku};
+use crate::order::values::{AccountId, Fingerprint, Key, OrderId, Sku, Subject};
 use crate::store::{Answer, RecordId, RecordState};
 
-use super::desk;
+pub use super::settled::PLACE;
+use super::settled::{answer_of, earlier};
 
-/// The operation's name in `idempotency_records`.
-pub const PLACE: &str = "place_order";
 /// How often a duplicate looks whether the first is through.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 /// What a caller is told to wait when every seat at the desk is taken: the desk empties in far less.
@@ -92,7 +91,7 @@ async fn ask_desk(app: &App, intent: &Intent, deadline: Instant) -> Result<Reply
     let Some(outcome) = app.queue(asked, deadline) else {
         return match app.keys.look(&intent.record(), &intent.request.fingerprint).await? {
             Some(Claim::InProgress { lease_left }) if lease_left.is_zero() => Err(full_desk()),
-            Some(claim) => desk::answer_of(claim),
+            Some(claim) => answer_of(claim),
             None => Err(full_desk()),
         };
     };
@@ -146,25 +145,21 @@ pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fin
     })
 }
 
-/// What the earlier request under a key became.
-pub(super) fn earlier(state: &RecordState) -> Earlier {
-    match state {
-        RecordState::Processing { .. } => Earlier::Processing,
-        RecordState::Done(Answer { order: Some(order), .. }) => Earlier::Order(*order),
-        RecordState::Done(_) => Earlier::Refused,
-    }
-}
-
 /// Refuses what only the catalogue shows to be invalid (total over the limit, several currencies), before a token is
-/// spent or a key is claimed. The desk looks again, under lock.
+/// spent or a key is claimed. The desk looks again, under lock. Where something stands under the key it is let through,
+/// to be answered from there: the catalogue may have changed since, and a repeat gets the first answer.
 ///
 /// # Errors
 /// `Invalid`, or `Unavailable` when the catalogue cannot be had.
-pub async fn check_prices(app: &App, request: &Parsed) -> Result<()> {
+pub async fn check_prices(app: &App, subject: Option<&Subject>, key: Option<&Key>, request: &Parsed) -> Result<()> {
     let catalogue = app.catalogue().await?;
     let find = |sku: &Sku| catalogue.binary_search_by(|product| product.sku.cmp(sku)).ok().map(|at| &catalogue[at]);
-    match price(&request.order, find) {
-        Err(Unpriced::Invalid(errors)) => Err(Error::Invalid(errors)),
-        Ok(_) | Err(Unpriced::UnknownSku(_)) => Ok(()),
+    let Err(Unpriced::Invalid(errors)) = price(&request.order, find) else { return Ok(()) };
+    if let (Some(subject), Some(key)) = (subject, key)
+        && let Some(account) = app.find_account(subject).await?
+        && !matches!(look(app, account, key, None).await?, Stands::Nothing)
+    {
+        return Ok(());
     }
+    Err(Error::Invalid(errors))
 }

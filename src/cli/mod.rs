@@ -10,6 +10,7 @@
 
 mod catalogue;
 mod database;
+mod gateway;
 mod log;
 mod serve;
 mod token;
@@ -50,6 +51,8 @@ enum Command {
     /// What is in stock
     #[command(subcommand)]
     Stock(Stock),
+    /// Stand in for the payment provider, in tests and trials
+    Gateway(gateway::Wanted),
 }
 
 #[derive(Subcommand)]
@@ -127,6 +130,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             Command::Migrate => database::migrate(&settings).await,
             Command::Products(Products::Import { file }) => catalogue::import(&settings, &file).await,
             Command::Stock(Stock::Set { sku, stock }) => catalogue::set_stock(&settings, &sku, &stock).await,
+            Command::Gateway(wanted) => gateway::run(wanted).await,
         }
     });
     runtime.shutdown_timeout(LINGER);

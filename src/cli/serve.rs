@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -9,8 +10,9 @@ use super::{Failure, database};
 use crate::app::App;
 use crate::catalogue;
 use crate::checkout::desk;
-use crate::config::{self, Config, Database, Redis, Settings};
+use crate::config::{self, Config, Database, Gateway, Redis, Settings};
 use crate::guard::token::Tokens;
+use crate::payment::client::Client;
 use crate::serve::{self, Listeners};
 
 /// Runs the service until it is told to stop.
@@ -40,9 +42,19 @@ async fn assemble(config: Config) -> Result<App, Failure> {
         Database::Sqlite(_) => 1,
         Database::Postgres(_) => 2,
     };
-    let (app, inbox) = App::new(Arc::new(config), store, tokens);
-    desk::open(&app, inbox, crate::api::render, writers);
+    let provider = provider(&config)?;
+    let (app, inbox) = App::new(Arc::new(config), store, tokens, provider, crate::api::ANSWERS);
+    desk::open(&app, inbox, writers);
     Ok(app)
+}
+
+/// The payment provider, if one is set. It gives up before the caller is answered 503, so that its silence is told as such.
+fn provider(config: &Config) -> Result<Option<Client>, Failure> {
+    let client = |gateway: &Gateway| {
+        let key = gateway.key.expose_secret().clone().into();
+        Client::new(gateway.url.clone(), key, config.work_deadline() * 3 / 4)
+    };
+    config.gateway.as_ref().map(client).transpose().map_err(|e| Failure::Failed(format!("cannot speak TLS: {e}")))
 }
 
 /// The first line of the log: on what it runs, and what a newcomer has to know about that.
@@ -67,7 +79,7 @@ fn introduce(config: &Config) {
 }
 
 /// Cancelled by the first SIGTERM or SIGINT; the second ends the process at once.
-fn stop_on_signal() -> Result<CancellationToken, Failure> {
+pub(super) fn stop_on_signal() -> Result<CancellationToken, Failure> {
     let listen = |kind| signal(kind).map_err(|e| Failure::Failed(format!("cannot listen for signals: {e}")));
     let mut signals = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let stop = CancellationToken::new();

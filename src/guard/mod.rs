@@ -6,7 +6,8 @@
 //! | 2 | [`key`] | `idempotency_records` | client and gateway retries, lost answers, crash and retry |
 //! | 3 | [`unique`] | constraints on `orders` | whatever slips by, for ever |
 //!
-//! Usable for any form or endpoint: nothing here says "order" except [`unique`].
+//! Usable for any form or endpoint: nothing here says "order" except [`unique`]. `examples/support_ticket.rs` puts the
+//! outer two around another form.
 
 pub mod key;
 pub mod token;

@@ -77,17 +77,13 @@ pub enum Refusal {
         /// How many seconds ago.
         seconds: u64,
     },
-    /// The provider declined the card; the order stands pending.
-    PaymentDeclined(OrderId),
-    /// The order's state does not allow it.
-    IllegalTransition,
 }
 
 /// What becomes of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "short-lived, and the large variant is the usual one")]
 pub enum Decision {
-    /// It is placed: paid already when paid by balance.
+    /// It is placed: paid already when paid by balance, or when there is nothing to pay.
     Placed(Order),
     /// It is refused, for good.
     Refused(Refusal),
@@ -221,9 +217,10 @@ impl Shop {
     }
 
     fn place(&mut self, asked: &Asked, Priced { lines, total, currency }: Priced) -> Order {
+        // Where there is nothing to charge, no provider is asked.
         let (status, payment) = match asked.request.method {
-            Method::Balance => (Status::Paid, PaymentStatus::Captured),
-            Method::Card => (Status::Pending, PaymentStatus::Started),
+            Method::Card if total > 0 => (Status::Pending, PaymentStatus::Started),
+            Method::Balance | Method::Card => (Status::Paid, PaymentStatus::Captured),
         };
         let reference = asked.request.reference.clone();
         self.standing.push(Standing {

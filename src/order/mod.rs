@@ -5,6 +5,7 @@
 pub mod decide;
 pub mod fingerprint;
 pub mod json;
+pub mod life;
 pub mod request;
 pub mod state;
 pub mod values;
@@ -103,7 +104,7 @@ pub struct Order {
     pub currency: Currency,
     /// How it is paid.
     pub method: Method,
-    /// How far the latest payment attempt is.
+    /// How far the attempt is that it was paid by, else the latest one.
     pub payment: PaymentStatus,
     /// The client's own name for it.
     pub reference: Option<Reference>,

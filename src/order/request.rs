@@ -13,8 +13,8 @@ use std::fmt;
 use super::values::{Fingerprint, MAX_LINES, MAX_QUANTITY, Note, Quantity, Sku};
 use super::{Method, NewOrder, Wanted, fingerprint};
 
-pub use form::from_form;
-pub use json::from_json;
+pub use form::{from_form, pay_from_form};
+pub use json::{cancel_from_json, from_json, pay_from_json};
 
 /// The most errors told at once: enough to mend a request, and a bound on what a stranger makes us write.
 pub const MAX_ERRORS: usize = 100;

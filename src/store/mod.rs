@@ -6,6 +6,7 @@
 //! Every method may be called again after [`StoreError::Unreachable`]: what writes is fenced or keyed, so a
 //! repeat after an unknown commit finds what stands instead of doing it twice.
 
+mod change;
 pub mod postgres;
 pub mod sqlite;
 
@@ -17,8 +18,11 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::order::decide::{Asked, Decision};
+use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId, Sku, Subject};
 use crate::order::{Order, Product};
+
+pub use change::{Change, ChangeRules, Changed, Conclusion, Due, ProviderEvent};
 
 /// What can go wrong in a database, as far as callers act on it.
 #[derive(Debug, Error)]
@@ -148,6 +152,8 @@ pub struct SettleRules {
     pub key_ttl: Duration,
     /// How long to wait for row locks before [`StoreError::Busy`].
     pub lock_wait: Duration,
+    /// When the reconciler first looks at a new card attempt.
+    pub first_check: Duration,
     /// Makes the answer that is stored and given: of a decision, with the standing order where the decision is
     /// [`Decision::Stands`].
     pub render: fn(&Decision, Option<&Order>) -> Answer,
@@ -167,6 +173,11 @@ pub enum Settled {
         /// [`Decision::Stands`], when the order is younger than `key_ttl` and the claim was a new record.
         leaked: bool,
     },
+    /// It stands pending, by card, placed now or before with the same content: its record stays `processing` under the
+    /// claim, until a [`Store::change`] concludes it. Placed now, its attempt is still to be sent; placed before, its
+    /// [`Store::life`] tells how far the latest one is. (Where other content was asked for under the key of such an
+    /// order, the claimed record is gone, and the outcome is [`Settled::Decided`].)
+    Unpaid(OrderId),
     /// The claim was taken over meanwhile: nothing was written for this one.
     Fenced,
 }
@@ -239,6 +250,26 @@ pub trait Store: Send + Sync + 'static {
     /// Orders of this account, newest first, at most `limit`, those before `before` only (ids are v7: they sort by
     /// time).
     async fn orders(&self, account: AccountId, before: Option<OrderId>, limit: u32) -> Result<Vec<Order>>;
+
+    // --- an order's life ---
+
+    /// Lets something happen to one order, in one transaction: keeps the event, locks the products (where stock may
+    /// come back), the account, the order and its attempts, asks `order::life`, writes status (under the condition of
+    /// the old one), attempts, stock, balance and entry, outbox row, the event's outcome (`Verdict::as_str`), and the
+    /// claim's record as concluded. A refund that becomes due is looked at by the reconciler after `first_check`, as a
+    /// new attempt is. Calling again after [`StoreError::Unreachable`] is safe.
+    async fn change(&self, change: &Change, rules: &ChangeRules) -> Result<Changed>;
+    /// The order with its attempts and its account's balance, as it stands.
+    async fn life(&self, order: OrderId) -> Result<Option<Life>>;
+    /// The order that a payment of the provider's belongs to.
+    async fn order_of_payment(&self, provider_id: &str) -> Result<Option<OrderId>>;
+    /// Keeps an event that changes nothing; `false`: it was known.
+    async fn keep_event(&self, event: &ProviderEvent, outcome: &'static str) -> Result<bool>;
+    /// At most `limit` payments in doubt or due to be paid back whose time to be looked at has come, oldest first; sets their next time, `base` doubled
+    /// for each look so far up to `longest`, so that no two callers get the same.
+    async fn due_payments(&self, limit: u32, base: Duration, longest: Duration) -> Result<Vec<Due>>;
+    /// At most `limit` orders that are pending for longer than `window` with no attempt in flight, oldest first.
+    async fn overdue_orders(&self, window: Duration, limit: u32) -> Result<Vec<OrderId>>;
 
     // --- accounts ---
 

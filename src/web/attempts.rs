@@ -17,6 +17,7 @@ use super::form::{empty_form, to_order};
 use super::notice::Notice;
 use super::pages::{Message, WaitingPage};
 use super::session;
+use super::submit::standing;
 
 /// How far a submission is, for somebody who asks by its key alone.
 enum Attempt {
@@ -59,9 +60,13 @@ async fn look(app: &App, subject: Subject, key: &Key) -> Result<Attempt, Error> 
     Ok(match stands {
         Stands::Order(order) | Stands::Done(Answer { order: Some(order), .. }) => Attempt::Ordered(order),
         Stands::Done(refusal) => Attempt::Refused(refusal),
-        Stands::Processing { lease_left } if lease_left.is_zero() => Attempt::NothingCameOfIt,
-        // `Other` is not answered where no content is compared.
-        Stands::Processing { .. } | Stands::Other(_) => Attempt::UnderWay,
+        Stands::Processing { lease_left } => match standing(app, &subject, key).await? {
+            Some(order) => Attempt::Ordered(order),
+            None if lease_left.is_zero() => Attempt::NothingCameOfIt,
+            None => Attempt::UnderWay,
+        },
+        // Not answered where no content is compared.
+        Stands::Other(_) => Attempt::UnderWay,
         Stands::Nothing => {
             let binding = Binding { subject, form: PLACE, key: key.clone() };
             match app.tokens.spent_ago(&binding).await {

@@ -71,6 +71,12 @@ impl Draft {
         }
     }
 
+    /// All fields in their order, as they came.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, String)] {
+        &self.fields
+    }
+
     /// What was typed into a field, as it came; empty where the field was not sent.
     #[must_use]
     pub fn typed(&self, field: &str) -> &str {

@@ -58,6 +58,11 @@ pub async fn post(
         Err(message) => return message.into_response(),
     };
     match attempt(&app, &session, &draft).await {
+        // A form of somebody's, sent without a cookie (a restored tab does that): a new session would put its owner's out of
+        // the browser. It comes back as it was, and finds its order once it is sent with the cookie.
+        Ok(Outcome::Expired) if draft.token().is_some() && !session::cookie_sent(&headers) => {
+            give_back(&app, &session, &draft, Notice::Expired, Pair::Sent).await
+        }
         Ok(outcome) => told(&app, &session, &draft, outcome).await,
         Err((error, pair)) => give_back(&app, &session, &draft, notice_of(error), pair).await,
     }
@@ -69,9 +74,9 @@ async fn attempt(app: &App, session: &Session, draft: &Draft) -> Result<Outcome,
     let deadline = Instant::now() + app.config.work_deadline() - glance(app);
     let unspent = |error| (error, Pair::Sent);
     let request = draft.parse(app.config.gateway.is_some()).map_err(|wrong| unspent(Error::Invalid(wrong)))?;
-    by(deadline, place::check_prices(app, &request)).await.map_err(unspent)?;
     let subject = by(deadline, session::known(session)).await.map_err(unspent)?;
     let (token, key, again) = (draft.token().map(str::to_owned), draft.key(), draft.again());
+    by(deadline, place::check_prices(app, subject.as_ref(), key.as_ref(), &request)).await.map_err(unspent)?;
     let submission = Submission { subject, token, key, request, again };
     // Below the deadline, so that "still being placed" is told as such and not as a failure.
     let wait = app.config.form_wait.min(app.config.work_deadline() / 2);
@@ -112,14 +117,21 @@ pub(super) async fn empty_form(app: &App, session: &Session, notice: Notice, key
 /// The form with what was typed. Nothing that cannot be had in a moment keeps it back: not the catalogue, not the balance.
 async fn give_back(app: &App, session: &Session, draft: &Draft, notice: Notice, pair: Pair) -> Response {
     let moment = glance(app) / 2;
-    let subject = timeout(moment, session::known_or_new(session)).await.ok().and_then(Result::ok);
+    let who = async {
+        match pair {
+            Pair::Fresh(_) => session::known_or_new(session).await.map(Some),
+            Pair::Sent | Pair::None => session::known(session).await,
+        }
+    };
+    let subject = timeout(moment, who).await.ok().and_then(Result::ok).flatten();
     let shelf = timeout(moment, Shelf::load(app, subject.as_ref())).await.ok().and_then(Result::ok);
     render(app, &shelf.unwrap_or_default(), subject.as_ref(), draft, notice, pair).await
 }
 
 /// `POST /form-tokens`: another pair for the page's own script.
 pub async fn token(State(app): State<App>, session: Session) -> Response {
-    let expires_at = OffsetDateTime::now_utc() + app.config.form_token_ttl;
+    let now = OffsetDateTime::now_utc();
+    let expires_at = now.replace_millisecond(now.millisecond()).unwrap_or(now) + app.config.form_token_ttl;
     let pair = async {
         let Some(subject) = session::known(&session).await? else { return Ok(None) };
         let key = key_for(&app, &subject).await?;
@@ -132,20 +144,34 @@ pub async fn token(State(app): State<App>, session: Session) -> Response {
             let body = json!({ "form_token": token, "idempotency_key": key.as_str(), "expires_at": expires_at });
             (StatusCode::CREATED, Json(body)).into_response()
         }
-        Ok(None) => problem(StatusCode::UNAUTHORIZED, "unauthenticated", false),
+        Ok(None) => problem(
+            StatusCode::UNAUTHORIZED,
+            "unauthenticated",
+            "Open the order form first: there is no session.",
+            false,
+        ),
         Err(error) => match Message::from(error) {
-            Message::Unavailable(after) => {
-                retry_after(after, problem(StatusCode::SERVICE_UNAVAILABLE, "unavailable", true))
-            }
-            _ => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", true),
+            Message::Unavailable(after) => retry_after(
+                after,
+                problem(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "unavailable",
+                    "Nothing was changed. Try again in a moment.",
+                    true,
+                ),
+            ),
+            _ => problem(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something broke on our side.", true),
         },
     }
 }
 
-fn problem(status: StatusCode, name: &str, retryable: bool) -> Response {
+fn problem(status: StatusCode, name: &str, detail: &str, retryable: bool) -> Response {
     let title = status.canonical_reason().unwrap_or_default();
     let kind = format!("/problems/{name}");
-    let body = json!({ "type": kind, "title": title, "status": status.as_u16(), "retryable": retryable });
+    let body = json!({
+        "type": kind, "title": title, "status": status.as_u16(), "detail": detail, "instance": "/form-tokens",
+        "retryable": retryable,
+    });
     (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }
 
@@ -166,7 +192,12 @@ fn notice_of(error: Error) -> Notice {
             tracing::warn!(reason, "an order could not be taken");
             Notice::Unavailable { retry_after }
         }
-        Error::InProgress { .. } | Error::KeyReused(_) | Error::NotFound | Error::Internal(_) => {
+        Error::InProgress { .. }
+        | Error::KeyReused(_)
+        | Error::Illegal
+        | Error::NoOutcome { .. }
+        | Error::NotFound
+        | Error::Internal(_) => {
             tracing::error!(%error, "an order failed");
             Notice::Failed
         }
@@ -174,7 +205,7 @@ fn notice_of(error: Error) -> Notice {
 }
 
 /// The outcome, or `Unavailable` once the deadline has come. What was spawned goes on.
-async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Error::Unavailable { retry_after: RETRY_AFTER, reason: "no answer in time".into() }),
@@ -182,6 +213,6 @@ async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) 
 }
 
 /// How long a page that says "not now" may take to be made: it counts into the deadline of the whole answer.
-fn glance(app: &App) -> Duration {
+pub(super) fn glance(app: &App) -> Duration {
     app.config.work_deadline() / 8
 }

@@ -1,7 +1,8 @@
 //! The HTML face: server-rendered pages that work without a script.
 //!
-//! A submission goes `form` → `draft` (what was typed) → `order::request` → `submit` (the token table) → `checkout`, and
-//! comes back as a redirect or, by `shelf` and `notice`, as the form again. `session` knows the visitor, `origin` keeps
+//! A submission goes `form` → `draft` (what was typed) → `order::request` → `submit` → `walk` (the token table) → `checkout`, and
+//! comes back as a redirect or, by `shelf` and `notice`, as the form again. The forms of an order that stands go through
+//! `wishes` by the same table, and always back to the order, which says by `said` what happened. `session` knows the visitor, `origin` keeps
 //! forms of other sites out. Deliberately absent: what an order costs or whether it may be placed.
 
 pub mod assets;
@@ -12,9 +13,12 @@ pub mod notice;
 pub mod orders;
 pub mod origin;
 pub mod pages;
+pub mod said;
 pub mod session;
 pub mod shelf;
 pub mod submit;
+pub mod walk;
+pub mod wishes;
 pub mod words;
 
 use axum::Router;
@@ -46,6 +50,8 @@ pub fn router(app: App) -> Router {
         .route("/orders", get(orders::list).post(form::post))
         .route("/orders/attempts/{key}", get(attempts::show))
         .route("/orders/{id}", get(orders::show))
+        .route("/orders/{id}/cancel", post(wishes::cancel))
+        .route("/orders/{id}/pay", post(wishes::pay))
         .route("/form-tokens", post(form::token))
         .route("/static/{*name}", get(assets::serve))
         .fallback(|| async { Message::NotFound })

@@ -13,6 +13,12 @@ use crate::store::Answer;
 
 use super::words::Fault;
 
+/// The name of the problem that a stored refusal tells.
+pub(super) fn problem_of(refusal: &Answer) -> Option<String> {
+    let problem: Problem = serde_json::from_slice(&refusal.body).ok()?;
+    Some(problem.kind.rsplit('/').next().unwrap_or_default().to_owned())
+}
+
 /// What the head of a page with a form says. The sentences are in `templates/notice.html`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {

@@ -12,6 +12,7 @@ use crate::order::values::Key;
 use crate::order::{Method, Order, PaymentStatus, Status};
 
 use super::notice::Notice;
+use super::said::Said;
 use super::words::{Fault, Moment, Price, money};
 
 /// Renders a page.
@@ -117,6 +118,30 @@ impl IntoResponse for WaitingPage {
 pub struct OrderPage {
     /// The order.
     pub order: Order,
+    /// What happened to it, or what it waits for.
+    pub said: Option<Said>,
+    /// The form to call it off, where the state allows it.
+    pub cancel: Option<Hidden>,
+    /// The form to pay it, where the state allows it.
+    pub pay: Option<PayForm>,
+}
+
+/// Token and key of a rendered form.
+pub struct Hidden {
+    /// The token.
+    pub token: String,
+    /// The key.
+    pub key: String,
+}
+
+/// The form to pay an order.
+pub struct PayForm {
+    /// Its hidden fields.
+    pub hidden: Hidden,
+    /// Whether card payment is offered.
+    pub card: bool,
+    /// The visitor's balance.
+    pub balance: String,
 }
 
 impl OrderPage {
@@ -217,8 +242,13 @@ impl From<Error> for Message {
                 tracing::warn!(reason, "a page could not be had");
                 Self::Unavailable(retry_after)
             }
-            // None of these three comes of reading, which is all that pages without a form do.
-            Error::Invalid(_) | Error::InProgress { .. } | Error::KeyReused(_) | Error::Internal(_) => {
+            // None but the last comes of reading, which is all that pages without a form do.
+            Error::Invalid(_)
+            | Error::InProgress { .. }
+            | Error::KeyReused(_)
+            | Error::Illegal
+            | Error::NoOutcome { .. }
+            | Error::Internal(_) => {
                 tracing::error!(%error, "a page failed");
                 Self::Internal
             }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::http::HeaderMap;
+use axum::http::header::COOKIE as COOKIE_HEADER;
+use cookie::Cookie;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256, Sha512};
 use time::OffsetDateTime;
@@ -52,6 +55,13 @@ pub fn layer(app: &App) -> SessionManagerLayer<Sessions, SignedCookie> {
 /// The cookie's key: exactly the 64 bytes it needs, from a secret of any length, for this purpose alone.
 fn signing_key(secret: &[u8]) -> Key {
     Key::from(Sha512::new().chain_update(b"oncegate session cookie\0").chain_update(secret).finalize().as_slice())
+}
+
+/// Whether the request came with a session cookie, be it a good one or not.
+#[must_use]
+pub fn cookie_sent(headers: &HeaderMap) -> bool {
+    let texts = headers.get_all(COOKIE_HEADER).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(Cookie::split_parse).flatten().any(|cookie| cookie.name() == COOKIE)
 }
 
 /// Who the session belongs to, if it is a known one.

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::http::StatusCode;
 use nix::sys::signal::Signal;
-use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::browser::PATIENCE;
+use crate::harness::hold::Hold;
 use crate::harness::proxy::Proxy;
 use crate::harness::service::{SECRET, Service};
 use crate::harness::{Database, Sql, redis};
@@ -112,18 +112,9 @@ impl Scene {
         numbers.lines().find_map(|l| l.strip_prefix(line)).map_or(0, |count| count.parse().unwrap())
     }
 
-    /// Makes the shop slow until the lock is released. On PostgreSQL an order then waits for its products; on SQLite,
-    /// which has one writer, for everything that it writes.
+    /// Makes the shop slow for whoever buys tea, until the lock is released.
     pub async fn hold(&self) -> Hold {
-        if self.on_sqlite() {
-            let mut connection = SqliteConnection::connect(self.database.url()).await.unwrap();
-            connection.execute("BEGIN IMMEDIATE").await.unwrap();
-            return Hold::Sqlite(connection);
-        }
-        let mut connection = PgConnection::connect(self.database.url()).await.unwrap();
-        connection.execute("BEGIN").await.unwrap();
-        connection.execute("SELECT 1 FROM products FOR UPDATE").await.unwrap();
-        Hold::Postgres(connection)
+        self.sql.hold(TEA).await
     }
 
     /// Ends the service by a signal, then lets go of what held it up, and waits for the end.
@@ -161,21 +152,6 @@ impl Scene {
 async fn start(folder: &TempDir, settings: &[(String, String)]) -> Service {
     let settings: Vec<_> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     Service::start(folder.path(), &settings).await
-}
-
-/// A lock held from outside; gone when dropped.
-pub enum Hold {
-    Postgres(PgConnection),
-    Sqlite(SqliteConnection),
-}
-
-impl Hold {
-    pub async fn release(self) {
-        match self {
-            Self::Postgres(connection) => connection.close().await.unwrap(),
-            Self::Sqlite(connection) => connection.close().await.unwrap(),
-        }
-    }
 }
 
 /// Waits for a condition.

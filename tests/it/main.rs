@@ -9,6 +9,10 @@ mod api;
 mod cli;
 #[allow(dead_code, reason = "shared with the browser tests, which use other parts")]
 mod harness;
+mod payments;
+mod races;
+mod rooms;
+mod sabotage;
 mod store;
 mod token;
 mod web;

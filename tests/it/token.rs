@@ -57,6 +57,7 @@ macro_rules! on_every_store {
 on_every_store!(
     a_token_is_accepted_once_and_then_spent,
     the_same_request_may_ask_again,
+    a_token_is_given_back_only_by_the_request_that_spent_it,
     of_fifty_parallel_spends_one_is_accepted,
     a_token_with_another_key_form_or_subject_is_unknown_and_stays_unspent,
     any_text_may_be_handed_in,
@@ -89,6 +90,21 @@ async fn the_same_request_may_ask_again(tokens: &Tokens) {
     for _ in 0..3 {
         assert_eq!(tokens.spend(&token, &binding, request).await, Spend::Accepted);
     }
+    assert!(matches!(spend(tokens, &token, &binding).await, Spend::Spent { .. }));
+}
+
+async fn a_token_is_given_back_only_by_the_request_that_spent_it(tokens: &Tokens) {
+    let (binding, request) = (binding(), Uuid::new_v4());
+    let token = tokens.issue(&binding).await;
+    tokens.give_back(&token, &binding, request).await;
+    assert_eq!(tokens.spend(&token, &binding, request).await, Spend::Accepted, "a live token stays as it is");
+    tokens.give_back(&token, &binding, Uuid::new_v4()).await;
+    assert!(matches!(spend(tokens, &token, &binding).await, Spend::Spent { .. }));
+    for _ in 0..2 {
+        tokens.give_back(&token, &binding, request).await;
+    }
+    assert_eq!(tokens.spent_ago(&binding).await, None);
+    assert_eq!(spend(tokens, &token, &binding).await, Spend::Accepted);
     assert!(matches!(spend(tokens, &token, &binding).await, Spend::Spent { .. }));
 }
 

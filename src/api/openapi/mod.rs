@@ -2,6 +2,7 @@
 //! and the table of problems. The integration tests hold every answer they see against it.
 
 mod operations;
+mod wishes;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,10 +15,12 @@ use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, ObjectBuilder, Ref, Response, ResponseBuilder, Type};
 
+use super::callback::ReceivedBody;
 use super::failure::{Failure, FieldProblem, PROBLEM_JSON, ProblemBody};
 use super::problem::Problem;
 use super::view::{AccountBody, OrderBody, OrderListBody, ProductBody};
-use operations::{COMMON, Described, NewOrderBody, operations, replayed};
+use operations::{Described, NewOrderBody, operations, replayed};
+use wishes::PayBody;
 
 /// Name of the one way to say who calls.
 const BEARER: &str = "bearer";
@@ -50,8 +53,10 @@ several things are wrong, the first of these is answered: 401, 403, 404, 405, a 
     NewOrderBody,
     OrderBody,
     OrderListBody,
+    PayBody,
     ProblemBody,
-    ProductBody
+    ProductBody,
+    ReceivedBody
 )))]
 struct Schemas;
 
@@ -105,8 +110,8 @@ fn example(problem: Problem) -> Example {
 
 fn operation(described: Described) -> (HttpMethod, &'static str, OperationBuilder) {
     let mut by_status: BTreeMap<u16, Vec<Problem>> = BTreeMap::new();
-    for problem in described.problems.iter().chain(&COMMON) {
-        by_status.entry(problem.status().as_u16()).or_default().push(*problem);
+    for problem in described.all_problems() {
+        by_status.entry(problem.status().as_u16()).or_default().push(problem);
     }
     let (status, response) = described.success;
     let mut operation = OperationBuilder::new()
@@ -115,6 +120,9 @@ fn operation(described: Described) -> (HttpMethod, &'static str, OperationBuilde
         .description(Some(described.about))
         .request_body(described.body)
         .response(status.to_string(), response);
+    if described.open {
+        operation = operation.security(SecurityRequirement::default());
+    }
     for parameter in described.parameters {
         operation = operation.parameter(parameter);
     }
@@ -177,7 +185,7 @@ mod tests {
     fn every_operation_says_what_each_of_its_problems_means() {
         for described in operations() {
             let id = described.id;
-            let problems: Vec<_> = described.problems.iter().chain(&COMMON).copied().collect();
+            let problems = described.all_problems();
             let (_, _, built) = operation(described);
             let built = serde_json::to_value(built.build()).unwrap();
             for problem in problems {

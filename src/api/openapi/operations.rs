@@ -11,6 +11,7 @@ use utoipa::openapi::{
     Type,
 };
 
+use super::wishes;
 use crate::api::problem::Problem;
 use crate::api::view::{methods, words};
 
@@ -61,14 +62,34 @@ pub(super) struct Described {
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<RequestBody>,
     pub(super) success: (u16, Response),
-    pub(super) problems: &'static [Problem],
+    pub(super) problems: Vec<Problem>,
+    /// Whether it is for whoever has no bearer token.
+    pub(super) open: bool,
 }
 
 /// What every operation may answer.
-pub(super) const COMMON: [Problem; 3] = [Problem::Unauthenticated, Problem::Internal, Problem::Unavailable];
+const COMMON: [Problem; 2] = [Problem::Internal, Problem::Unavailable];
+
+impl Described {
+    /// Everything it may answer instead of its success.
+    pub(super) fn all_problems(&self) -> Vec<Problem> {
+        let token = (!self.open).then_some(Problem::Unauthenticated);
+        self.problems.iter().copied().chain(COMMON).chain(token).collect()
+    }
+}
 
 pub(super) fn operations() -> Vec<Described> {
-    vec![place_order(), list_orders(), get_order(), list_products(), get_account()]
+    vec![
+        place_order(),
+        list_orders(),
+        get_order(),
+        wishes::cancel_order(),
+        wishes::pay_order(),
+        wishes::ship_order(),
+        list_products(),
+        get_account(),
+        wishes::take_callback(),
+    ]
 }
 
 fn place_order() -> Described {
@@ -101,7 +122,7 @@ fn place_order() -> Described {
                 .build(),
         ),
         success: (201, order.build()),
-        problems: &[
+        problems: vec![
             Problem::KeyMissing,
             Problem::KeyMalformed,
             Problem::UnsupportedMediaType,
@@ -116,6 +137,7 @@ fn place_order() -> Described {
             Problem::UnknownSku,
             Problem::ReferenceTaken,
         ],
+        open: false,
     }
 }
 
@@ -134,22 +156,23 @@ fn list_orders() -> Described {
         ],
         body: None,
         success: (200, shown("One page.", Ref::from_schema_name("OrderList")).build()),
-        problems: &[Problem::Invalid],
+        problems: vec![Problem::Invalid],
+        open: false,
     }
 }
 
 fn get_order() -> Described {
-    let id = text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)));
     Described {
         method: HttpMethod::Get,
         path: "/api/orders/{id}",
         id: "getOrder",
         summary: "Look at one of your orders",
         about: "Another account's order is not found.",
-        parameters: vec![parameter("id", ParameterIn::Path, "The order's id.", id)],
+        parameters: vec![order_id()],
         body: None,
         success: (200, shown("The order as it is now.", Ref::from_schema_name("Order")).build()),
-        problems: &[Problem::NotFound],
+        problems: vec![Problem::NotFound],
+        open: false,
     }
 }
 
@@ -164,7 +187,8 @@ fn list_products() -> Described {
         parameters: vec![],
         body: None,
         success: (200, shown("All products.", products).build()),
-        problems: &[],
+        problems: vec![],
+        open: false,
     }
 }
 
@@ -178,7 +202,8 @@ fn get_account() -> Described {
         parameters: vec![],
         body: None,
         success: (200, shown("Balance and coupons.", Ref::from_schema_name("Account")).build()),
-        problems: &[],
+        problems: vec![],
+        open: false,
     }
 }
 
@@ -188,11 +213,18 @@ pub(super) fn replayed() -> Header {
     HeaderBuilder::new().schema(Some(words("Always this.", ["true"]))).description(Some(about)).build()
 }
 
-fn text() -> ObjectBuilder {
+/// `{id}` of an order's path.
+pub(super) fn order_id() -> Parameter {
+    let id = text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)));
+    parameter("id", ParameterIn::Path, "The order's id.", id)
+}
+
+/// A string.
+pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-fn parameter(name: &str, place: ParameterIn, about: &str, schema: ObjectBuilder) -> Parameter {
+pub(super) fn parameter(name: &str, place: ParameterIn, about: &str, schema: ObjectBuilder) -> Parameter {
     let required = if place == ParameterIn::Path { Required::True } else { Required::False };
     ParameterBuilder::new()
         .name(name)
@@ -203,14 +235,14 @@ fn parameter(name: &str, place: ParameterIn, about: &str, schema: ObjectBuilder)
         .build()
 }
 
-fn key() -> Parameter {
+pub(super) fn key() -> Parameter {
     let schema = text().min_length(Some(1)).max_length(Some(257)).pattern(Some("^[!-~]+$"));
     ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
         .required(Required::True)
         .description(Some(
-            "One new key for each order, the same for its retries. 1 to 255 visible ASCII characters, bare (then \
+            "One new key for each thing you want done, the same for its retries. 1 to 255 visible ASCII characters, bare (then \
              without quote, comma, semicolon, backslash) or as a quoted string (RFC 8941); both spellings are one key.",
         ))
         .schema(Some(schema))
@@ -218,7 +250,7 @@ fn key() -> Parameter {
         .build()
 }
 
-fn shown(about: &str, schema: impl Into<RefOr<Schema>>) -> ResponseBuilder {
+pub(super) fn shown(about: &str, schema: impl Into<RefOr<Schema>>) -> ResponseBuilder {
     let content = ContentBuilder::new().schema(Some(schema)).build();
     ResponseBuilder::new().description(about).content("application/json", content)
 }

@@ -63,6 +63,10 @@ impl Backend for Memory {
         self.state().spend(slip, request, Instant::now(), self.life)
     }
 
+    async fn give_back(&self, slip: &Slip, request: Uuid) {
+        self.state().give_back(slip, request, Instant::now(), self.life);
+    }
+
     async fn spent_ago(&self, place: &Place) -> Option<Duration> {
         let now = Instant::now();
         self.state().marks.get(&place.intent, now).map(|mark| now - mark.at)
@@ -105,6 +109,13 @@ impl State {
             Some(mark) if mark.request == request => Spend::Accepted,
             Some(mark) => Spend::Spent { ago: now - mark.at },
             None => Spend::Unknown,
+        }
+    }
+
+    fn give_back(&mut self, slip: &Slip, request: Uuid, now: Instant, life: Life) {
+        if self.marks.get(&slip.place.intent, now).is_some_and(|mark| mark.request == request) {
+            self.marks.take(&slip.place.intent);
+            self.issue(slip, now, life);
         }
     }
 

@@ -117,6 +117,12 @@ impl Tokens {
         outcome
     }
 
+    /// Gives a token back that this very request has spent, when nothing came of the request: the same form may be sent
+    /// again as it is, with a whole life. Does nothing where the last spend was another request's.
+    pub async fn give_back(&self, token: &str, binding: &Binding, request: Uuid) {
+        self.store.give_back(&Slip::new(binding, token), request).await;
+    }
+
     /// How long ago a token was spent for this (subject, form, key), if one was and the mark still lives. `None` also
     /// when the store gives no answer.
     pub async fn spent_ago(&self, binding: &Binding) -> Option<Duration> {
@@ -134,6 +140,7 @@ impl Tokens {
 trait Backend: Send + Sync {
     async fn issue(&self, slip: &Slip);
     async fn spend(&self, slip: &Slip, request: Uuid) -> Spend;
+    async fn give_back(&self, slip: &Slip, request: Uuid);
     async fn spent_ago(&self, place: &Place) -> Option<Duration>;
     async fn healthy(&self) -> bool;
 }

@@ -55,6 +55,19 @@ if by == ARGV[1] then return {ARGV[1], 1, 0} end
 return {ARGV[1], 2, math.max(0, math.floor(now / 1000) - at)}
 ";
 
+/// Gives a token back. KEYS: live, spent. ARGV: request, token, its life in ms. Run twice, the second finds no mark.
+const GIVE_BACK: &str = r"
+local mark = redis.call('GET', KEYS[2])
+if mark and string.match(mark, ' (.*)$') == ARGV[1] then
+    local t = redis.call('TIME')
+    local until_ms = t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[3]
+    redis.call('DEL', KEYS[2])
+    redis.call('ZADD', KEYS[1], string.format('%.0f', until_ms * 1000), ARGV[2])
+    redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', until_ms))
+end
+return {ARGV[1], 1, 0}
+";
+
 /// Reads a mark. KEYS: spent. ARGV: intent. 0 none, 2 spent, with the age of that in ms.
 const SPENT_AGO: &str = r"
 local mark = redis.call('GET', KEYS[1])
@@ -82,6 +95,7 @@ pub(super) struct RedisStore {
     full: Rarely,
     issue: Script,
     spend: Script,
+    give_back: Script,
     spent_ago: Script,
     probe: Script,
 }
@@ -95,6 +109,7 @@ impl RedisStore {
             full: Rarely::default(),
             issue: Script::new(ISSUE),
             spend: Script::new(SPEND),
+            give_back: Script::new(GIVE_BACK),
             spent_ago: Script::new(SPENT_AGO),
             probe: Script::new(PROBE),
         };
@@ -132,6 +147,14 @@ impl Backend for RedisStore {
             Ok((UNKNOWN, _)) => Spend::Unknown,
             Ok(_) | Err(_) => Spend::Bypassed,
         }
+    }
+
+    async fn give_back(&self, slip: &Slip, request: Uuid) {
+        let request = request.hyphenated().to_string();
+        let mut call = self.give_back.key(live(&slip.place));
+        call.key(spent(&slip.place)).arg(&request).arg(text(&slip.token)).arg(milliseconds(self.life.token));
+        // Without an answer the token stays spent, and the page has a fresh one where it can be had.
+        let _ = self.link.ask(&call, &request).await;
     }
 
     async fn spent_ago(&self, place: &Place) -> Option<Duration> {

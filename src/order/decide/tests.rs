@@ -101,9 +101,13 @@ fn an_order_by_card_is_placed_pending_and_needs_no_funds() {
 }
 
 #[test]
-fn free_goods_need_no_funds() {
-    let decisions = decide(&[asked(7, 2, "k", request(&[("AIR", 3)], Method::Balance, None))], &mut shop());
-    assert!(matches!(&decisions[0], Decision::Placed(order) if order.total == 0 && order.status == Status::Paid));
+fn free_goods_need_no_funds_and_no_provider() {
+    for method in [Method::Balance, Method::Card] {
+        let decisions = decide(&[asked(7, 2, "k", request(&[("AIR", 3)], method, None))], &mut shop());
+        let Decision::Placed(order) = &decisions[0] else { panic!("{decisions:?}") };
+        assert_eq!((order.total, order.status, order.payment), (0, Status::Paid, PaymentStatus::Captured));
+        assert_eq!(order.method, method);
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! The fields of the order form.
+//! The fields of the order form, and of the form that pays an order.
 
 use std::collections::HashSet;
 
 use super::{Basket, Errors, FieldError, MAX_LINES, MAX_QUANTITY, Parsed, Wrong, method, note};
-use crate::order::NewOrder;
 use crate::order::values::{Quantity, Sku};
+use crate::order::{Method, NewOrder};
 
 const PAYMENT: &str = "payment";
 const NOTE: &str = "note";
@@ -51,6 +51,20 @@ pub fn from_form(fields: &[(String, String)], card: bool) -> Result<Parsed, Vec<
         }
         _ => Err(errors.0),
     }
+}
+
+/// Reads the fields of the form with which an order that stands is paid: how, where it says so.
+///
+/// # Errors
+/// When `payment` is there twice, or is no way to pay that the shop offers.
+pub fn pay_from_form(fields: &[(String, String)], card: bool) -> Result<Option<Method>, Vec<FieldError>> {
+    let mut words = fields.iter().filter(|(name, _)| name == PAYMENT).map(|(_, word)| word.as_str());
+    let read = match (words.next(), words.next()) {
+        (None | Some(""), None) => Ok(None),
+        (Some(word), None) => method(word, card).map(Some),
+        (_, Some(_)) => Err(Wrong::Repeated),
+    };
+    read.map_err(|wrong| vec![FieldError { field: PAYMENT.to_owned(), wrong }])
 }
 
 /// Puts what one quantity field says into the basket; 0 and empty say nothing.

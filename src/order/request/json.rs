@@ -1,11 +1,11 @@
-//! The body of `POST /api/orders`.
+//! The bodies of `POST /api/orders` and of the wishes about an order that stands.
 
 use std::borrow::Cow;
 
 use super::{Basket, Errors, JsonError, MAX_LINES, Parsed, QUANTITY_RANGE, Wrong, method, note};
 use crate::order::json::{Json, step, whole};
 use crate::order::values::{PaymentToken, Quantity, Reference, Sku};
-use crate::order::{NewOrder, Wanted};
+use crate::order::{Method, NewOrder, Wanted};
 
 /// Reads `POST /api/orders`. `card` tells whether card payment is offered.
 ///
@@ -18,6 +18,40 @@ pub fn from_json(body: &[u8], card: bool) -> Result<Parsed, JsonError> {
         Some(order) if errors.0.is_empty() => Ok(Parsed::of(order)),
         _ => Err(JsonError::Invalid(errors.0)),
     }
+}
+
+/// Reads the body of `POST /api/orders/{id}/pay`: how, and with which card, each where it is said. An empty body says neither.
+///
+/// # Errors
+/// As [`from_json`].
+pub fn pay_from_json(body: &[u8], card: bool) -> Result<(Option<Method>, Option<PaymentToken>), JsonError> {
+    wish(body, |members, errors| {
+        let word = members.take("payment").map(|value| string(value).and_then(|word| method(&word, card))).transpose();
+        let method = errors.keep("/payment", word);
+        let token = errors.keep("/payment_method", members.optional("payment_method", payment_token));
+        method.zip(token)
+    })
+}
+
+/// Reads the body of `POST /api/orders/{id}/cancel`, which has nothing to say.
+///
+/// # Errors
+/// As [`from_json`].
+pub fn cancel_from_json(body: &[u8]) -> Result<(), JsonError> {
+    wish(body, |_, _| Some(()))
+}
+
+/// An object all of whose members may be missing, or nothing at all.
+fn wish<T>(body: &[u8], read: impl FnOnce(&mut Members<'_>, &mut Errors) -> Option<T>) -> Result<T, JsonError> {
+    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    let tree = Json::parse(body).map_err(|fault| JsonError::Malformed(fault.0))?;
+    let mut errors = Errors::default();
+    let wish = Members::open(tree, "", &mut errors).and_then(|mut members| {
+        let wish = read(&mut members, &mut errors);
+        members.close(&mut errors);
+        wish
+    });
+    wish.filter(|_| errors.0.is_empty()).ok_or(JsonError::Invalid(errors.0))
 }
 
 fn order(tree: Json<'_>, card: bool, errors: &mut Errors) -> Option<NewOrder> {

@@ -23,8 +23,10 @@ macro_rules! statements {
 
 mod accounts;
 mod catalogue;
+mod change;
 mod errors;
 mod orders;
+mod payments;
 mod pools;
 mod records;
 mod sessions;
@@ -39,9 +41,10 @@ use sqlx::{Connection, PgConnection};
 use time::OffsetDateTime;
 
 use super::{
-    Answer, ClaimRequest, ClaimResult, Coupon, Fence, OrderRef, Placing, Record, RecordId, Result, SettleRules,
-    Settled, Store, StoreError,
+    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, OrderRef, Placing,
+    ProviderEvent, Record, RecordId, Result, SettleRules, Settled, Store, StoreError,
 };
+use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Key, OrderId, Sku, Subject};
 use crate::order::{Order, Product};
 use errors::broken;
@@ -110,7 +113,10 @@ impl Postgres {
             STATEMENTS,
             accounts::STATEMENTS,
             catalogue::STATEMENTS,
+            change::STATEMENTS,
+            change::write::STATEMENTS,
             orders::STATEMENTS,
+            payments::STATEMENTS,
             records::STATEMENTS,
             sessions::STATEMENTS,
             settle::load::STATEMENTS,
@@ -133,7 +139,8 @@ impl Store for Postgres {
     /// while another process migrates.
     async fn migrate(&self) -> Result<()> {
         let one = PgPoolOptions::new().max_connections(1).acquire_timeout(self.connect_within);
-        let pool = one.connect_lazy_with(self.plain.clone());
+        // Its notices ("already exists, skipping") are for nobody.
+        let pool = one.connect_lazy_with(self.plain.clone().options([("client_min_messages", "warning")]));
         let done = MIGRATOR.run(&pool).await;
         pool.close().await; // ends the session, and with it the lock that a failed run keeps
         match done {
@@ -185,6 +192,30 @@ impl Store for Postgres {
 
     async fn orders(&self, account: AccountId, before: Option<OrderId>, limit: u32) -> Result<Vec<Order>> {
         orders::list(&self.pools, account, before, limit).await
+    }
+
+    async fn change(&self, change: &Change, rules: &ChangeRules) -> Result<Changed> {
+        change::change(&self.pools, change, rules).await
+    }
+
+    async fn life(&self, order: OrderId) -> Result<Option<Life>> {
+        orders::life(&self.pools, order).await
+    }
+
+    async fn order_of_payment(&self, provider_id: &str) -> Result<Option<OrderId>> {
+        payments::order_of(&self.pools, provider_id).await
+    }
+
+    async fn keep_event(&self, event: &ProviderEvent, outcome: &'static str) -> Result<bool> {
+        payments::keep_event(&self.pools, event, outcome).await
+    }
+
+    async fn due_payments(&self, limit: u32, base: Duration, longest: Duration) -> Result<Vec<Due>> {
+        payments::due(&self.pools, limit, base, longest).await
+    }
+
+    async fn overdue_orders(&self, window: Duration, limit: u32) -> Result<Vec<OrderId>> {
+        orders::overdue(&self.pools, window, limit).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {

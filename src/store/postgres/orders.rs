@@ -1,23 +1,45 @@
-//! Reading orders, each whole in one statement: head, lines, latest payment, coupon.
+//! Reading orders, each whole in one statement: head, lines, payment, coupon.
+
+use std::time::Duration;
 
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 
 use super::errors::{broken, column, stored, stored_option};
 use super::pools::{Pools, Statement};
-use crate::order::values::{AccountId, Currency, Fingerprint, Key, Note, OrderId, Quantity, Reference, Sku};
+use super::records::millis;
+use crate::order::life::{Attempt, Life};
+use crate::order::values::{
+    AccountId, Currency, Fingerprint, Key, Note, OrderId, PaymentToken, Quantity, Reference, Sku,
+};
 use crate::order::{Line, Method, Order, PaymentStatus, Status};
 use crate::store::{OrderRef, Result};
 
-/// An order with its parts. Every part is found by an index on `order_id`, whatever the planner believes.
+/// One order `o` by its id. A range in an order that only the primary key gives: while the planner believes the table to
+/// be empty, it would as soon walk through all of another index that has the id somewhere (see the adapter's head).
+macro_rules! by_id {
+    () => {
+        "o.id >= $1 AND o.id <= $1 ORDER BY o.id LIMIT 1"
+    };
+}
+pub(super) use by_id;
+
+/// An order with its parts. Every part is found by an index on `order_id`, whatever the planner believes. The payment
+/// it shows is the captured one, else the latest (as `order::life` has it).
 macro_rules! whole_orders {
     ($which:literal) => {
+        whole_orders!("", $which)
+    };
+    ($and:literal, $which:expr) => {
         concat!(
             "SELECT o.id, o.account_id, o.idempotency_key, o.reference, o.fingerprint, o.status, o.total, o.currency,
                 o.payment_method, o.note, o.created_at,
                 lines.skus, lines.names, lines.quantities, lines.prices,
-                (SELECT p.status FROM payments p WHERE p.order_id = o.id ORDER BY p.attempt DESC LIMIT 1) AS payment,
-                (SELECT c.code FROM coupons c WHERE c.order_id = o.id ORDER BY c.campaign LIMIT 1) AS coupon
-            FROM orders o CROSS JOIN LATERAL (
+                coalesce((SELECT p.status FROM payments p WHERE p.order_id = o.id AND p.status = 'captured'),
+                    (SELECT p.status FROM payments p WHERE p.order_id = o.id ORDER BY p.attempt DESC LIMIT 1)) AS payment,
+                (SELECT c.code FROM coupons c WHERE c.order_id = o.id ORDER BY c.campaign LIMIT 1) AS coupon",
+            $and,
+            " FROM orders o CROSS JOIN LATERAL (
                 SELECT array_agg(l.sku ORDER BY l.line_no) AS skus, array_agg(l.name ORDER BY l.line_no) AS names,
                     array_agg(l.quantity ORDER BY l.line_no) AS quantities,
                     array_agg(l.unit_price ORDER BY l.line_no) AS prices
@@ -30,6 +52,24 @@ macro_rules! whole_orders {
 
 statements! {
     ORDER = whole_orders!("WHERE o.id = $2 AND o.account_id = $1");
+
+    /// An order, its attempts as a list of lists, and the balance of its account: one moment of all three.
+    LIFE = whole_orders!(
+        ", (SELECT a.balance FROM accounts a WHERE a.id = o.account_id) AS balance,
+        (SELECT json_agg(json_build_array(p.attempt, p.method, p.provider_key, p.provider_id, p.token, p.amount,
+                p.status, floor(extract(epoch FROM clock_timestamp() - p.created_at) * 1000)) ORDER BY p.attempt)
+            FROM payments p WHERE p.order_id = o.id) AS attempts",
+        concat!("WHERE ", by_id!())
+    );
+
+    /// The attempts are counted, and by a filter, so that the planner can neither join the two tables nor walk through
+    /// the index of all payments in doubt.
+    OVERDUE = "
+        SELECT o.id FROM orders o
+        WHERE o.status = 'pending' AND o.created_at < now() - $1 * interval '1 ms' AND (
+            SELECT count(*) FILTER (WHERE p.status IN ('started', 'unknown', 'processing'))
+            FROM payments p WHERE p.order_id = o.id) = 0
+        ORDER BY o.created_at LIMIT $2";
 
     BY_KEY = "SELECT id, fingerprint FROM orders WHERE account_id = $1 AND idempotency_key = $2";
 
@@ -50,6 +90,20 @@ pub(super) fn select(account: AccountId, id: OrderId) -> Statement {
 
 pub(super) async fn order(pools: &Pools, account: AccountId, id: OrderId) -> Result<Option<Order>> {
     pools.query_one(|| select(account, id)).await?.map(|row| whole(&row)).transpose()
+}
+
+/// Reads one order's life, for a change also inside its transaction.
+pub(super) fn select_life(id: OrderId) -> Statement {
+    sqlx::query(LIFE).bind(id.0)
+}
+
+pub(super) async fn life(pools: &Pools, id: OrderId) -> Result<Option<Life>> {
+    pools.query_one(|| select_life(id)).await?.map(|row| whole_life(&row)).transpose()
+}
+
+pub(super) async fn overdue(pools: &Pools, window: Duration, limit: u32) -> Result<Vec<OrderId>> {
+    let rows = pools.query(|| sqlx::query(OVERDUE).bind(millis(window)).bind(i64::from(limit))).await?;
+    rows.iter().map(|row| column(row, "id").map(OrderId)).collect()
 }
 
 pub(super) async fn by_key(pools: &Pools, account: AccountId, key: &Key) -> Result<Option<OrderRef>> {
@@ -85,6 +139,32 @@ pub(super) fn whole(row: &PgRow) -> Result<Order> {
         note: stored_option(row, "note", Note::parse)?,
         coupon: column(row, "coupon")?,
         created_at: column(row, "created_at")?,
+    })
+}
+
+pub(super) fn whole_life(row: &PgRow) -> Result<Life> {
+    let attempts: Option<Json<Vec<AttemptRow>>> = column(row, "attempts")?;
+    let attempts = attempts.map(|Json(attempts)| attempts).unwrap_or_default();
+    let attempts = attempts.into_iter().map(|row| attempt(row).ok_or_else(|| broken("a payment cannot be read")));
+    Ok(Life { order: whole(row)?, attempts: attempts.collect::<Result<_>>()?, balance: column(row, "balance")? })
+}
+
+/// Attempt, method, provider's key, provider's id, token, amount, status, age in milliseconds.
+type AttemptRow = (i32, String, Option<String>, Option<String>, Option<String>, i64, String, i64);
+
+fn attempt((number, method, provider_key, provider_id, token, amount, status, age): AttemptRow) -> Option<Attempt> {
+    Some(Attempt {
+        number,
+        method: Method::parse(&method)?,
+        provider_key,
+        provider_id,
+        token: match token {
+            Some(token) => Some(PaymentToken::parse(&token)?),
+            None => None,
+        },
+        amount,
+        status: PaymentStatus::parse(&status)?,
+        age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
     })
 }
 

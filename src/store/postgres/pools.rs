@@ -1,14 +1,16 @@
 //! The connections: three pools, so that no kind of work can use up the connections of another.
 
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgQueryResult, PgRow};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Connection, Error, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
-use super::errors::{broken, is_lost, map};
+use super::errors::{Stop, broken, is_lost, map};
 use crate::store::{Result, StoreError};
 
 /// Claims are one short statement for many keys; a second connection keeps a claim that waits for another process's
@@ -41,6 +43,77 @@ pub(super) struct Pools {
     claims: PgPool,
     settle: PgPool,
     general: PgPool,
+    /// How long a server may be silent before its connection is given up: `statement_timeout` is the server's own
+    /// promise, this is for one that cannot keep it (frozen, or behind a network that swallows everything).
+    patience: Duration,
+}
+
+/// A connection in use. It goes back to its pool only by [`Held::give_back`]: dropped in the middle of something (a caller that
+/// was cancelled, a silent server), it is closed instead, and the server rolls back. So no later user meets an open
+/// transaction (sqlx 0.9, issue 4385) or waits for an answer to somebody else's question.
+pub(super) struct Held(Option<PoolConnection<Postgres>>);
+
+impl Held {
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+impl Deref for Held {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.0.as_ref().expect("taken only by what ends the holding")
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("taken only by what ends the holding")
+    }
+}
+
+/// A transaction that was begun. Dropped before its end, it is rolled back with its connection.
+pub(super) struct Open(Held);
+
+impl Open {
+    /// Ends it for good. After an error it is unknown whether it did.
+    pub(super) async fn commit(self) -> std::result::Result<(), Error> {
+        self.end("COMMIT").await
+    }
+
+    /// Ends it as if it had never been.
+    pub(super) async fn rollback(self) -> std::result::Result<(), Error> {
+        self.end("ROLLBACK").await
+    }
+
+    async fn end(mut self, how: &'static str) -> std::result::Result<(), Error> {
+        sqlx::raw_sql(how).execute(&mut *self.0).await?;
+        self.0.give_back();
+        Ok(())
+    }
+}
+
+impl Deref for Open {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for Open {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
 }
 
 impl Pools {
@@ -75,6 +148,7 @@ impl Pools {
             claims: pool(CLAIM_CONNECTIONS, limited.clone().options([("synchronous_commit", "off")])),
             settle: pool(SETTLE_CONNECTIONS, limited.clone()),
             general: pool(GENERAL_CONNECTIONS, limited),
+            patience: statement_timeout * 4 / 3,
         }
     }
 
@@ -82,21 +156,40 @@ impl Pools {
         tokio::join!(self.claims.close(), self.settle.close(), self.general.close());
     }
 
-    /// One connection for claims.
-    pub(super) async fn for_claims(&self) -> Result<PoolConnection<Postgres>> {
-        acquire(&self.claims).await
+    /// Does some work on a connection for claims.
+    pub(super) async fn on_claims<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Stop>,
+    ) -> std::result::Result<T, Stop> {
+        let mut held = acquire(&self.claims).await?;
+        let done = self.in_time(work(&mut held)).await?;
+        held.give_back();
+        done
+    }
+
+    /// What comes of some work on the server, unless it stays silent.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        let silent = |_| StoreError::Unreachable(format!("no answer within {:?}", self.patience));
+        tokio::time::timeout(self.patience, work).await.map_err(silent)
     }
 
     /// Runs a statement that may run twice: when its connection turns out to be dead, once more on a fresh one. As
     /// a restarted server kills them all, the other idle ones are thrown away first.
     pub(super) async fn query(&self, statement: impl Fn() -> Statement) -> Result<Vec<PgRow>> {
-        let mut connection = acquire(&self.general).await?;
-        match statement().fetch_all(&mut *connection).await {
-            Err(error) if is_lost(&error) => discard(connection, &self.general),
+        match self.query_once(statement()).await? {
+            Err(error) if is_lost(&error) => discard_idle(&self.general),
             done => return done.map_err(|e| map(&e)),
         }
-        let mut connection = acquire(&self.general).await?;
-        statement().fetch_all(&mut *connection).await.map_err(|e| map(&e))
+        self.query_once(statement()).await?.map_err(|e| map(&e))
+    }
+
+    async fn query_once(&self, statement: Statement) -> Result<std::result::Result<Vec<PgRow>, Error>> {
+        let mut held = acquire(&self.general).await?;
+        let done = self.in_time(statement.fetch_all(&mut *held)).await?;
+        if !done.as_ref().is_err_and(is_lost) {
+            held.give_back();
+        }
+        Ok(done)
     }
 
     /// As [`Self::query`], and takes the only row.
@@ -106,38 +199,41 @@ impl Pools {
 
     /// Runs a durable statement that must not run twice.
     pub(super) async fn execute(&self, statement: Statement) -> Result<PgQueryResult> {
-        let mut connection = acquire(&self.settle).await?;
-        statement.execute(&mut *connection).await.map_err(|e| map(&e))
+        let mut held = acquire(&self.settle).await?;
+        let done = self.in_time(statement.execute(&mut *held)).await?;
+        held.give_back();
+        done.map_err(|e| map(&e))
     }
 
     /// Begins a transaction of the settling pool whose statements wait for locks at most `lock_wait`; twice, if the
-    /// first connection turns out to be dead (a BEGIN that was lost did nothing).
-    ///
-    /// In a task of its own: a future dropped while BEGIN is under way would hand the connection back to the pool
-    /// inside a transaction that nobody knows of (sqlx 0.9, issue 4385). Never call `begin` anywhere else.
-    pub(super) async fn begin(&self, lock_wait: Duration) -> Result<Transaction<'static, Postgres>> {
+    /// first connection turns out to be dead (a BEGIN that was lost did nothing). The one place that begins one.
+    pub(super) async fn begin(&self, lock_wait: Duration) -> Result<Open> {
+        match self.begin_once(lock_wait).await? {
+            Err(error) if is_lost(&error) => discard_idle(&self.settle),
+            begun => return begun.map_err(|e| map(&e)),
+        }
+        self.begin_once(lock_wait).await?.map_err(|e| map(&e))
+    }
+
+    async fn begin_once(&self, lock_wait: Duration) -> Result<std::result::Result<Open, Error>> {
         // The one text put together at run time: SET takes no parameters, and this saves a round trip.
         let text = format!("BEGIN; SET LOCAL lock_timeout = {}", lock_wait.as_millis().max(1));
-        let pool = self.settle.clone();
-        let begun = tokio::spawn(async move {
-            match pool.begin_with(AssertSqlSafe(text.clone())).await {
-                Err(error) if is_lost(&error) => {
-                    discard_idle(&pool);
-                    pool.begin_with(AssertSqlSafe(text)).await
-                }
-                begun => begun,
-            }
-            .map_err(|error| without_connection(&pool, &error))
-        });
-        begun.await.unwrap_or_else(|_| Err(StoreError::Unreachable("the runtime is shutting down".into())))
+        let mut held = acquire(&self.settle).await?;
+        let begun = self.in_time(sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *held)).await?;
+        Ok(begun.map(|_| Open(held)))
     }
 }
 
 /// A statement with its values, not yet run.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 
-async fn acquire(pool: &PgPool) -> Result<PoolConnection<Postgres>> {
-    pool.acquire().await.map_err(|error| without_connection(pool, &error))
+async fn acquire(pool: &PgPool) -> Result<Held> {
+    let acquired = pool.acquire().await;
+    if matches!(acquired, Err(Error::PoolTimedOut)) {
+        // Either all are in use, or the first idle one that was asked whether it lives did not answer: nor will the others.
+        discard_idle(pool);
+    }
+    acquired.map(|connection| Held(Some(connection))).map_err(|error| without_connection(pool, &error))
 }
 
 /// The pool reports the same time-out whether all connections are in use or none can be opened.
@@ -148,12 +244,6 @@ fn without_connection(pool: &PgPool, error: &Error) -> StoreError {
         Error::PoolTimedOut => StoreError::Busy(format!("none of {most} connections became free in time")),
         error => map(error),
     }
-}
-
-/// Takes a dead connection out of its pool, and the idle ones with it.
-fn discard(dead: PoolConnection<Postgres>, pool: &PgPool) {
-    drop(dead.detach());
-    discard_idle(pool);
 }
 
 fn discard_idle(pool: &PgPool) {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::errors::{Stop, broken, column, stored};
 use super::pools::{Pools, Statement};
 use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
-use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result};
+use crate::store::{Answer, ClaimRequest, ClaimResult, Conclusion, Fence, Record, RecordId, RecordState, Result};
 
 /// How often a claim is tried: again after a deadlock, and for a record that was there when it was claimed and gone
 /// when it was read (swept or released by hand in between). Twice would do; it must only end.
@@ -44,7 +44,7 @@ statements! {
             lease_expires_at = excluded.lease_expires_at, expires_at = excluded.expires_at,
             created_at = CASE r.status WHEN 'done' THEN now() ELSE r.created_at END, completed_at = NULL,
             response_status = NULL, response_content_type = NULL, response_location = NULL, response_body = NULL,
-            order_id = NULL
+            order_id = CASE r.status WHEN 'done' THEN NULL ELSE r.order_id END
         WHERE r.status = 'processing' AND r.lease_expires_at <= clock_timestamp()
                 AND r.fingerprint = excluded.fingerprint
             OR r.status = 'done' AND r.expires_at <= clock_timestamp()
@@ -69,9 +69,14 @@ statements! {
         WHERE account_id = $1 AND operation = $2 AND key = $3 AND epoch = $4 AND status = 'processing'";
 
     RELEASE = "
-        UPDATE idempotency_records SET lease_expires_at = clock_timestamp()
+        UPDATE idempotency_records SET lease_expires_at = least(lease_expires_at, clock_timestamp())
+        WHERE account_id = $1 AND operation = $2 AND key = $3 AND epoch = $4 AND status = 'processing'";
+
+    /// Whether the fence holds, and that it goes on to until the transaction is over.
+    HOLD = "
+        SELECT key FROM idempotency_records
         WHERE account_id = $1 AND operation = $2 AND key = $3 AND epoch = $4 AND status = 'processing'
-            AND lease_expires_at > clock_timestamp()";
+        FOR NO KEY UPDATE";
 
     UNDER_WAY = "
         SELECT key FROM idempotency_records
@@ -99,8 +104,7 @@ pub(super) async fn claim(pools: &Pools, requests: &[ClaimRequest], lease: Durat
             break;
         }
         let asked: Vec<&ClaimRequest> = open.iter().map(|n| &requests[*n]).collect();
-        let mut connection = pools.for_claims().await?;
-        match claim_once(&mut connection, &asked, lease).await {
+        match pools.on_claims(async |connection| claim_once(connection, &asked, lease).await).await {
             Ok(found) => open.into_iter().zip(found).for_each(|(n, result)| results[n] = result),
             Err(Stop::MakesWay(error)) => last = error,
             Err(Stop::Failed(error)) => return Err(error),
@@ -191,15 +195,34 @@ pub(super) async fn record(pools: &Pools, id: &RecordId) -> Result<Option<Record
 }
 
 pub(super) async fn complete(pools: &Pools, fence: &Fence, answer: &Answer, key_ttl: Duration) -> Result<bool> {
-    let statement = of_one(COMPLETE, &fence.id)
+    Ok(pools.execute(completion(fence, answer, key_ttl)).await?.rows_affected() == 1)
+}
+
+/// Fenced: touches one row or none.
+fn completion(fence: &Fence, answer: &Answer, key_ttl: Duration) -> Statement {
+    of_one(COMPLETE, &fence.id)
         .bind(fence.epoch)
         .bind(millis(key_ttl))
         .bind(smallint(answer.status))
         .bind(answer.content_type)
         .bind(answer.location.clone())
         .bind(answer.body.to_vec())
-        .bind(answer.order.map(|id| id.0));
-    Ok(pools.execute(statement).await?.rows_affected() == 1)
+        .bind(answer.order.map(|id| id.0))
+}
+
+/// Does with a claim's record what was concluded, inside the transaction of its work; `false`: the fence does not hold.
+pub(super) async fn conclude(
+    transaction: &mut PgConnection,
+    fence: &Fence,
+    conclusion: &Conclusion,
+    key_ttl: Duration,
+) -> std::result::Result<bool, Stop> {
+    let statement = match conclusion {
+        Conclusion::Answer(answer) => completion(fence, answer, key_ttl),
+        Conclusion::Release => of_one(RELEASE, &fence.id).bind(fence.epoch),
+        Conclusion::Keep => of_one(HOLD, &fence.id).bind(fence.epoch),
+    };
+    Ok(transaction.execute(statement).await?.rows_affected() == 1)
 }
 
 /// One by one: it is what follows a failure, never a walk that has to be fast, and so no two of them can wait for

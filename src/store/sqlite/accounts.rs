@@ -2,6 +2,7 @@
 
 use super::row::{get, time, uuid};
 use super::{Commit, Result, Sqlite, StoreError, Tx, fault};
+use crate::order::Order;
 use crate::order::values::{AccountId, Cents, OrderId, Subject};
 use crate::store::Coupon;
 
@@ -65,6 +66,33 @@ pub(super) async fn write_balance(tx: &mut Tx, account: AccountId, balance: Cent
         .execute(&mut **tx)
         .await
         .map_err(fault)?;
+    Ok(())
+}
+
+/// Why money moved because of an order.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Charge,
+    Refund,
+}
+
+/// Once per order and kind: a second one is refused by the index.
+pub(super) async fn insert_entry(tx: &mut Tx, order: &Order, kind: Kind, amount: Cents, now: i64) -> Result<()> {
+    let kind = match kind {
+        Kind::Charge => "charge",
+        Kind::Refund => "refund",
+    };
+    sqlx::query(
+        "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(order.account.0.hyphenated())
+    .bind(order.id.0.hyphenated())
+    .bind(kind)
+    .bind(amount)
+    .bind(now)
+    .execute(&mut **tx)
+    .await
+    .map_err(fault)?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use super::row::{get, parsed};
 use super::{Commit, Result, Sqlite, Tx, fault};
 use crate::order::Product;
-use crate::order::values::{Currency, Sku};
+use crate::order::values::{Currency, Quantity, Sku};
 
 pub(super) async fn all(store: &Sqlite) -> Result<Vec<Product>> {
     sqlx::query("SELECT sku, name, unit_price, currency, stock FROM products ORDER BY sku")
@@ -71,6 +71,17 @@ pub(super) async fn set_stock(store: &Sqlite, sku: &Sku, stock: i64) -> Result<b
     let known = write_stock(&mut tx, sku, stock).await?;
     tx.commit().await.map_err(fault)?;
     Ok(known)
+}
+
+/// Puts units back; a product that is not there any more takes none.
+pub(super) async fn add_stock(tx: &mut Tx, sku: &Sku, quantity: Quantity) -> Result<()> {
+    sqlx::query("UPDATE products SET stock = stock + $2 WHERE sku = $1")
+        .bind(sku.as_str())
+        .bind(quantity.get())
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
+    Ok(())
 }
 
 /// `false`: there is no such product.

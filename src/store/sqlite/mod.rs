@@ -14,9 +14,13 @@
 
 mod accounts;
 mod catalogue;
+mod change;
 mod connect;
 mod fault;
 mod orders;
+mod outbox;
+mod payments;
+mod placing;
 mod records;
 mod row;
 mod sessions;
@@ -32,9 +36,10 @@ use time::OffsetDateTime;
 use tokio::time::timeout;
 
 use super::{
-    Answer, ClaimRequest, ClaimResult, Coupon, Fence, OrderRef, Placing, Record, RecordId, Result, SettleRules,
-    Settled, Store, StoreError,
+    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, OrderRef, Placing,
+    ProviderEvent, Record, RecordId, Result, SettleRules, Settled, Store, StoreError,
 };
+use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Key, OrderId, Sku, Subject};
 use crate::order::{Order, Product};
 use fault::fault;
@@ -155,6 +160,30 @@ impl Store for Sqlite {
 
     async fn orders(&self, account: AccountId, before: Option<OrderId>, limit: u32) -> Result<Vec<Order>> {
         orders::list(self, account, before, limit).await
+    }
+
+    async fn change(&self, change: &Change, rules: &ChangeRules) -> Result<Changed> {
+        change::change(self, change, rules).await
+    }
+
+    async fn life(&self, order: OrderId) -> Result<Option<Life>> {
+        orders::life(&self.readers, order).await
+    }
+
+    async fn order_of_payment(&self, provider_id: &str) -> Result<Option<OrderId>> {
+        payments::order_of(self, provider_id).await
+    }
+
+    async fn keep_event(&self, event: &ProviderEvent, outcome: &'static str) -> Result<bool> {
+        payments::keep_event(self, event, outcome).await
+    }
+
+    async fn due_payments(&self, limit: u32, base: Duration, longest: Duration) -> Result<Vec<Due>> {
+        payments::due(self, limit, base, longest).await
+    }
+
+    async fn overdue_orders(&self, window: Duration, limit: u32) -> Result<Vec<OrderId>> {
+        orders::overdue(self, window, limit).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {

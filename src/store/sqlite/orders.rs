@@ -1,31 +1,39 @@
-//! Orders: written with all that belongs to them, read with all that is shown of them.
+//! Orders, read with all that is shown of them or judged about them.
 
-use serde_json::json;
+use std::time::Duration;
+
 use sqlx::sqlite::SqliteRow;
 use sqlx::types::Json;
-use uuid::Uuid;
 
-use super::row::{damaged, from_millis, get, parsed, parsed_or_null, time, uuid};
-use super::{Result, Sqlite, Tx, fault};
+use super::row::{damaged, from_millis, get, parsed, parsed_or_null, span, time, uuid};
+use super::{Result, Sqlite, Tx, fault, now};
 use crate::order::decide::{Asked, Standing};
-use crate::order::values::{AccountId, Currency, Fingerprint, Key, Note, OrderId, Quantity, Reference, Sku};
+use crate::order::life::{Attempt, Life};
+use crate::order::values::{
+    AccountId, Currency, Fingerprint, Key, Note, OrderId, PaymentToken, Quantity, Reference, Sku,
+};
 use crate::order::{Line, Method, Order, PaymentStatus, Status};
 use crate::store::OrderRef;
 
-/// What the relay tells about an order that is paid.
-const PAID_TOPIC: &str = "order.paid";
-
-/// An order with lines, latest payment and coupon in one statement, hence at one moment. `$1` is the account.
+/// An order with lines, payment and coupon in one statement, hence at one moment. The payment it shows is the captured
+/// one, else the latest (as `order::life` has it). Without more columns, `$1` is the account.
 macro_rules! select_orders {
     ($condition:literal) => {
+        select_orders!("", "o.account_id = $1 AND ", $condition)
+    };
+    ($and:expr, $whose:literal, $condition:literal) => {
         concat!(
             "SELECT o.id, o.account_id, o.idempotency_key, o.fingerprint, o.status, o.total, o.currency,
                     o.payment_method, o.reference, o.note, o.created_at,
-                    (SELECT p.status FROM payments p WHERE p.order_id = o.id ORDER BY p.attempt DESC LIMIT 1) AS payment,
+                    coalesce((SELECT p.status FROM payments p WHERE p.order_id = o.id AND p.status = 'captured'),
+                        (SELECT p.status FROM payments p WHERE p.order_id = o.id ORDER BY p.attempt DESC LIMIT 1))
+                        AS payment,
                     (SELECT c.code FROM coupons c WHERE c.order_id = o.id ORDER BY c.campaign LIMIT 1) AS coupon,
                     (SELECT json_group_array(json_array(l.sku, l.name, l.quantity, l.unit_price) ORDER BY l.line_no)
-                     FROM order_lines l WHERE l.order_id = o.id) AS lines
-             FROM orders o WHERE o.account_id = $1 AND ",
+                     FROM order_lines l WHERE l.order_id = o.id) AS lines",
+            $and,
+            " FROM orders o WHERE ",
+            $whose,
             $condition
         )
     };
@@ -38,6 +46,30 @@ pub(super) const NEXT_PAGE: &str = select_orders!(
      ORDER BY o.created_at DESC, o.id DESC LIMIT $3"
 );
 
+/// An order, its attempts as a list of lists, and the balance of its account, at one moment.
+pub(super) const LIFE: &str = select_orders!(
+    concat!(
+        ", (SELECT a.balance FROM accounts a WHERE a.id = o.account_id) AS balance,
+         (SELECT json_group_array(json_array(p.attempt, p.method, p.provider_key, p.provider_id, p.token, p.amount,
+                                             p.status, max(0, ",
+        now!(),
+        " - p.created_at)) ORDER BY p.attempt)
+          FROM payments p WHERE p.order_id = o.id) AS attempts"
+    ),
+    "",
+    "o.id = $1"
+);
+
+/// Orders that were not paid in time and have no attempt in flight. `$1`: placed before.
+pub(super) const OVERDUE: &str = concat!(
+    "SELECT o.id FROM orders o
+     WHERE o.status = 'pending' AND o.created_at < ",
+    now!(),
+    " - $1 AND NOT EXISTS (SELECT 1 FROM payments p
+         WHERE p.order_id = o.id AND p.status IN ('started', 'unknown', 'processing'))
+     ORDER BY o.created_at LIMIT $2"
+);
+
 /// Three questions, so that each has its index whatever SQLite thinks of an OR.
 pub(super) const STANDING: &str = "
     SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
@@ -47,9 +79,7 @@ pub(super) const STANDING: &str = "
     FROM orders WHERE account_id = $1 AND reference = $3
     UNION ALL
     SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-    FROM orders WHERE account_id = $1 AND created_at > $4 AND fingerprint = $5";
-
-// --- reading ---
+    FROM orders WHERE account_id = $1 AND created_at > $4 AND fingerprint = $5 AND status <> 'cancelled'";
 
 pub(super) async fn load(db: impl sqlx::SqliteExecutor<'_>, account: AccountId, id: OrderId) -> Result<Option<Order>> {
     sqlx::query(BY_ID)
@@ -94,6 +124,24 @@ pub(super) async fn by_key(store: &Sqlite, account: AccountId, key: &Key) -> Res
         .transpose()
 }
 
+pub(super) async fn life(db: impl sqlx::SqliteExecutor<'_>, id: OrderId) -> Result<Option<Life>> {
+    let row = sqlx::query(LIFE).bind(id.0.hyphenated()).fetch_optional(db).await.map_err(fault)?;
+    row.map(|row| Ok(Life { order: order(&row)?, attempts: attempts(&row)?, balance: get(&row, "balance")? }))
+        .transpose()
+}
+
+pub(super) async fn overdue(store: &Sqlite, window: Duration, limit: u32) -> Result<Vec<OrderId>> {
+    sqlx::query(OVERDUE)
+        .bind(span(window))
+        .bind(limit)
+        .fetch_all(&store.readers)
+        .await
+        .map_err(fault)?
+        .iter()
+        .map(|row| uuid(row, "id").map(OrderId))
+        .collect()
+}
+
 fn order(row: &SqliteRow) -> Result<Order> {
     Ok(Order {
         id: OrderId(uuid(row, "id")?),
@@ -119,6 +167,23 @@ fn lines(row: &SqliteRow) -> Result<Vec<Line>> {
         Some(Line { sku: Sku::parse(&sku)?, name, quantity: Quantity::new(quantity)?, unit_price })
     };
     lines.into_iter().map(line).collect::<Option<_>>().ok_or_else(|| damaged("order_lines"))
+}
+
+/// Attempt, method, provider's key, provider's id, token, amount, status, age in milliseconds.
+type AttemptRow = (i32, String, Option<String>, Option<String>, Option<String>, i64, String, u64);
+
+fn attempts(row: &SqliteRow) -> Result<Vec<Attempt>> {
+    let Json(attempts) = get::<Json<Vec<AttemptRow>>>(row, "attempts")?;
+    attempts.into_iter().map(attempt).collect::<Option<_>>().ok_or_else(|| damaged("payments"))
+}
+
+fn attempt((number, method, provider_key, provider_id, token, amount, status, age): AttemptRow) -> Option<Attempt> {
+    let token = match token {
+        Some(token) => Some(PaymentToken::parse(&token)?),
+        None => None,
+    };
+    let (method, status) = (Method::parse(&method)?, PaymentStatus::parse(&status)?);
+    Some(Attempt { number, method, provider_key, provider_id, token, amount, status, age: Duration::from_millis(age) })
 }
 
 /// The orders of this account that bear on what is asked: same key, same reference, or same content recently enough
@@ -147,109 +212,4 @@ pub(super) async fn standing(tx: &mut Tx, asked: &Asked, now: i64) -> Result<Vec
             })
         })
         .collect()
-}
-
-// --- writing ---
-
-/// Writes a placed order: itself, its lines, its first payment attempt and, when that has captured the balance, the
-/// charge and the message.
-pub(super) async fn insert(tx: &mut Tx, asked: &Asked, order: &Order, now: i64) -> Result<()> {
-    insert_order(tx, asked, order, now).await?;
-    insert_lines(tx, order).await?;
-    insert_payment(tx, order, now).await?;
-    if order.payment == PaymentStatus::Captured {
-        insert_charge(tx, order, now).await?;
-        insert_message(tx, order, now).await?;
-    }
-    Ok(())
-}
-
-async fn insert_order(tx: &mut Tx, asked: &Asked, order: &Order, now: i64) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
-                             payment_method, payment_token, note, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)",
-    )
-    .bind(order.id.0.hyphenated())
-    .bind(order.account.0.hyphenated())
-    .bind(order.key.as_str())
-    .bind(order.reference.as_ref().map(Reference::as_str))
-    .bind(order.fingerprint.as_str())
-    .bind(order.status.as_str())
-    .bind(order.total)
-    .bind(order.currency.as_str())
-    .bind(order.method.as_str())
-    .bind(asked.request.payment_method.as_ref().map(|token| token.as_str()))
-    .bind(order.note.as_ref().map(Note::as_str))
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
-}
-
-async fn insert_lines(tx: &mut Tx, order: &Order) -> Result<()> {
-    for (line_no, line) in (1_i64..).zip(&order.lines) {
-        sqlx::query(
-            "INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price)
-             VALUES ($1, $2, $3, $4, $5, $6)",
-        )
-        .bind(order.id.0.hyphenated())
-        .bind(line_no)
-        .bind(line.sku.as_str())
-        .bind(&line.name)
-        .bind(line.quantity.get())
-        .bind(line.unit_price)
-        .execute(&mut **tx)
-        .await
-        .map_err(fault)?;
-    }
-    Ok(())
-}
-
-async fn insert_payment(tx: &mut Tx, order: &Order, now: i64) -> Result<()> {
-    // Fixed before the provider is called, so that every repeat of the call is the same charge to it.
-    let provider_key = (order.method == Method::Card).then(|| Uuid::new_v4().hyphenated());
-    sqlx::query(
-        "INSERT INTO payments (order_id, attempt, method, provider_key, amount, status, created_at, updated_at)
-         VALUES ($1, 1, $2, $3, $4, $5, $6, $6)",
-    )
-    .bind(order.id.0.hyphenated())
-    .bind(order.method.as_str())
-    .bind(provider_key)
-    .bind(order.total)
-    .bind(order.payment.as_str())
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
-}
-
-async fn insert_charge(tx: &mut Tx, order: &Order, now: i64) -> Result<()> {
-    sqlx::query(
-        "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
-         VALUES ($1, $2, 'charge', $3, $4)",
-    )
-    .bind(order.account.0.hyphenated())
-    .bind(order.id.0.hyphenated())
-    .bind(-order.total)
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
-}
-
-async fn insert_message(tx: &mut Tx, order: &Order, now: i64) -> Result<()> {
-    let payload = json!({ "order_id": order.id.to_string(), "account_id": order.account.to_string() });
-    sqlx::query("INSERT INTO outbox (id, topic, payload, created_at) VALUES ($1, $2, $3, $4)")
-        .bind(Uuid::now_v7().hyphenated())
-        .bind(PAID_TOPIC)
-        .bind(payload.to_string())
-        .bind(now)
-        .execute(&mut **tx)
-        .await
-        .map_err(fault)?;
-    Ok(())
 }

@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use super::row::{damaged, get, parsed, span, uuid};
 use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
 use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
-use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState};
+use crate::store::{Answer, ClaimRequest, ClaimResult, Conclusion, Fence, Record, RecordId, RecordState};
 
 /// How long an unfinished record is kept at least; completion sets the real time. A day, as operators look at what
 /// was left unfinished on the next morning.
@@ -196,6 +196,38 @@ pub(super) async fn store_answer(
     Ok(written.rows_affected() == 1)
 }
 
+/// Does with a claim's record what was concluded; `false`: the fence does not hold.
+pub(super) async fn conclude(
+    tx: &mut Tx,
+    fence: &Fence,
+    conclusion: &Conclusion,
+    now: i64,
+    key_ttl: Duration,
+) -> Result<bool> {
+    match conclusion {
+        Conclusion::Answer(answer) => store_answer(tx, fence, None, answer, now, key_ttl).await,
+        Conclusion::Release => give_up(tx, fence, now).await,
+        Conclusion::Keep => holds(tx, fence).await,
+    }
+}
+
+/// Names the order that a record will be answered with, while it is still under way; `false`: the fence does not hold.
+pub(super) async fn name_order(tx: &mut Tx, fence: &Fence, order: OrderId) -> Result<bool> {
+    let written = sqlx::query(
+        "UPDATE idempotency_records SET order_id = $5
+         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
+    )
+    .bind(fence.id.account.0.hyphenated())
+    .bind(fence.id.operation)
+    .bind(fence.id.key.as_str())
+    .bind(fence.epoch)
+    .bind(order.0.hyphenated())
+    .execute(&mut **tx)
+    .await
+    .map_err(fault)?;
+    Ok(written.rows_affected() == 1)
+}
+
 /// Whether the record is still this claim's. Under the write lock, so it stays so.
 pub(super) async fn holds(tx: &mut Tx, fence: &Fence) -> Result<bool> {
     let held: Option<i64> = sqlx::query_scalar(
@@ -212,7 +244,7 @@ pub(super) async fn holds(tx: &mut Tx, fence: &Fence) -> Result<bool> {
     Ok(held.is_some())
 }
 
-/// Takes the record of a claim away: its request turned out to be invalid, which is never kept.
+/// Takes the record of a claim away, of which nothing is to be kept.
 pub(super) async fn forget(tx: &mut Tx, fence: &Fence) -> Result<()> {
     sqlx::query(
         "DELETE FROM idempotency_records
@@ -232,20 +264,25 @@ pub(super) async fn release(store: &Sqlite, fences: &[Fence]) -> Result<()> {
     let mut tx = store.begin(Commit::Quick).await?;
     let now = clock(&mut tx).await?;
     for fence in fences {
-        sqlx::query(
-            "UPDATE idempotency_records SET lease_expires_at = min(lease_expires_at, $5)
-             WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
-        )
-        .bind(fence.id.account.0.hyphenated())
-        .bind(fence.id.operation)
-        .bind(fence.id.key.as_str())
-        .bind(fence.epoch)
-        .bind(now)
-        .execute(&mut *tx)
-        .await
-        .map_err(fault)?;
+        give_up(&mut tx, fence, now).await?;
     }
     tx.commit().await.map_err(fault)
+}
+
+async fn give_up(tx: &mut Tx, fence: &Fence, now: i64) -> Result<bool> {
+    let written = sqlx::query(
+        "UPDATE idempotency_records SET lease_expires_at = min(lease_expires_at, $5)
+         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
+    )
+    .bind(fence.id.account.0.hyphenated())
+    .bind(fence.id.operation)
+    .bind(fence.id.key.as_str())
+    .bind(fence.epoch)
+    .bind(now)
+    .execute(&mut **tx)
+    .await
+    .map_err(fault)?;
+    Ok(written.rows_affected() == 1)
 }
 
 pub(super) async fn key_under_way(store: &Sqlite, account: AccountId) -> Result<Option<Key>> {

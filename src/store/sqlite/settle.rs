@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::row::{from_millis, span, to_millis};
-use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, catalogue, clock, fault, orders, records};
+use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, catalogue, clock, fault, orders, placing, records};
 use crate::order::decide::{Asked, Decision, Shop, Standing, decide};
 use crate::order::values::{AccountId, Cents, OrderId, Sku};
-use crate::order::{Order, Status};
+use crate::order::{Method, Order, Status};
 use crate::store::{Answer, Fence, Placing, RecordId, SettleRules, Settled};
 
 pub(super) async fn settle(store: &Sqlite, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {
@@ -104,12 +104,17 @@ impl Writing<'_> {
     async fn write(mut self, decision: Decision) -> Result<Settled> {
         let standing = match &decision {
             Decision::Placed(order) => {
-                orders::insert(self.tx, &self.placing.asked, order, self.now).await?;
+                let first_check = span(self.rules.first_check);
+                placing::insert(self.tx, &self.placing.asked, order, self.now, first_check).await?;
                 None
             }
             Decision::Stands { order, .. } => Some(self.standing(*order).await?),
             Decision::Refused(_) | Decision::Invalid(_) => None,
         };
+        if let Some(unpaid) = unpaid(&decision, standing.as_ref()) {
+            let held = records::name_order(self.tx, &fence(self.placing), unpaid).await?;
+            return self.held(held).map(|()| Settled::Unpaid(unpaid));
+        }
         let answer = self.render(&decision, standing.as_ref());
         self.settle_record(&decision, standing.as_ref(), &answer).await?;
         let leaked = standing.is_some_and(|order| self.leaked(&order));
@@ -135,15 +140,20 @@ impl Writing<'_> {
     /// What the decision means for the record of the key.
     async fn settle_record(&mut self, decision: &Decision, standing: Option<&Order>, answer: &Answer) -> Result<()> {
         let fence = fence(self.placing);
-        match decision {
-            Decision::Invalid(_) => return records::forget(self.tx, &fence).await,
-            Decision::Placed(order) if awaits_provider(order) => return Ok(()),
-            Decision::Placed(_) | Decision::Refused(_) | Decision::Stands { .. } => {}
+        // An invalid request never had the key; and the record of an order that is not paid yet belongs to whoever asks
+        // for that order, not to somebody with other content.
+        if matches!(decision, Decision::Invalid(_)) || standing.is_some_and(awaits_provider) {
+            return records::forget(self.tx, &fence).await;
         }
         // A record that was lost and came back is healed: it speaks of the order's content, not of what was asked now.
         let content = standing.map(|order| &order.fingerprint);
         let held = records::store_answer(self.tx, &fence, content, answer, self.now, self.rules.key_ttl).await?;
-        if held { Ok(()) } else { Err(StoreError::Broken(format!("a fence moved under the lock: {:?}", fence.id))) }
+        self.held(held)
+    }
+
+    fn held(&self, held: bool) -> Result<()> {
+        let moved = || StoreError::Broken(format!("a fence moved under the lock: {:?}", fence(self.placing).id));
+        if held { Ok(()) } else { Err(moved()) }
     }
 
     /// Whether a record younger than the answer's life was missing: layer 2 let this through.
@@ -153,8 +163,17 @@ impl Writing<'_> {
     }
 }
 
-/// THE SEAM FOR CARDS: an order that the provider has yet to be asked about keeps its record `processing` after the
-/// batch; whoever writes down what the provider said completes it.
+/// The order that was asked for, where the provider has yet to say what became of its payment: its record stays
+/// `processing`, and whoever writes down the provider's word concludes it.
+fn unpaid(decision: &Decision, standing: Option<&Order>) -> Option<OrderId> {
+    let asked_for = match decision {
+        Decision::Placed(order) => Some(order),
+        Decision::Stands { same: true, .. } => standing,
+        _ => None,
+    };
+    asked_for.filter(|order| awaits_provider(order)).map(|order| order.id)
+}
+
 fn awaits_provider(order: &Order) -> bool {
-    order.status == Status::Pending
+    order.status == Status::Pending && order.method == Method::Card
 }

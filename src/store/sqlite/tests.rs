@@ -104,7 +104,7 @@ fn claim_of(asked: &Asked) -> ClaimRequest {
 }
 
 fn rules() -> SettleRules {
-    SettleRules { key_ttl: KEY_TTL, lock_wait: PATIENCE, render }
+    SettleRules { key_ttl: KEY_TTL, lock_wait: PATIENCE, first_check: PATIENCE, render }
 }
 
 /// As the API does it: other content is refused, whatever stands.
@@ -258,7 +258,17 @@ async fn a_healed_record_gives_the_original_content_its_order_whoever_healed_it(
 #[tokio::test(flavor = "multi_thread")]
 async fn no_question_of_the_busy_paths_reads_a_whole_table() {
     let shop = Shop::open().await;
-    for sql in [records::READ, orders::STANDING, orders::BY_ID, orders::FIRST_PAGE, orders::NEXT_PAGE] {
+    for sql in [
+        records::READ,
+        orders::STANDING,
+        orders::BY_ID,
+        orders::FIRST_PAGE,
+        orders::NEXT_PAGE,
+        orders::LIFE,
+        orders::OVERDUE,
+        payments::DUE,
+        payments::ORDER_OF,
+    ] {
         let plan = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
         let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(plan).fetch_all(&shop.store.readers).await.unwrap();
         let whole = |step: &str| {

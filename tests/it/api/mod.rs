@@ -116,9 +116,10 @@ impl Seen {
     /// method) is described for all in its introduction.
     fn is_described(&self, method: &Method, path: &str) {
         let path = path.split('?').next().unwrap();
-        let template = match path.strip_prefix("/api/orders/") {
-            Some(_) => "/api/orders/{id}",
-            None => path,
+        let template = match path.strip_prefix("/api/orders/").map(|rest| rest.split_once('/')) {
+            Some(Some((_, what))) => format!("/api/orders/{{id}}/{what}"),
+            Some(None) => "/api/orders/{id}".to_owned(),
+            None => path.to_owned(),
         };
         let operation = &openapi::description()["paths"][template][method.as_str().to_lowercase()];
         if operation.is_null() {

@@ -9,7 +9,7 @@ use oncegate::store::{ClaimRequest, ClaimResult};
 use serde_json::{Value, json};
 
 use super::{Client, shop, teas};
-use crate::harness::goods::record_id;
+use crate::harness::goods::{record_id, until_all_cost};
 use crate::harness::shop::Shop;
 
 /// Claims the key for this content as a worker would that does not finish.
@@ -33,6 +33,22 @@ async fn a_repeat_gets_the_first_answer_byte_for_byte() {
         assert!(again.same_as(&first) && again.replayed(), "{again:?}");
     }
     assert_eq!(shop.under.sql.int("SELECT count(*) FROM orders").await, 1);
+}
+
+#[tokio::test]
+async fn a_repeat_gets_the_first_answer_although_the_catalogue_would_not_take_it_any_more() {
+    let shop = shop().await;
+    let client = Client::of(&shop, "anna");
+    let first = client.order("k", &teas(2)).await;
+    assert_eq!(first.status, 201);
+    shop.under.sql.run("UPDATE products SET unit_price = 1000000000000").await;
+    until_all_cost(&shop.app, 1_000_000_000_000).await;
+    let again = client.order("k", &teas(2)).await;
+    assert!(again.same_as(&first) && again.replayed(), "{again:?}");
+    let other = client.order("other", &teas(2)).await;
+    assert_eq!(other.json()["type"], "/problems/validation-failed");
+    shop.under.sql.run("DELETE FROM idempotency_records").await;
+    assert_eq!(client.order("k", &teas(2)).await.json()["id"], first.json()["id"]);
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::Database;
 use crate::harness::proxy::{Fault, Proxy};
 use crate::harness::service::{SECRET, Service, run, stderr, stdout};
+use crate::harness::{Database, http};
 
 /// All decisions of the contract's section 9.
 const DECISIONS: [(&str, &[&str]); 3] = [
@@ -125,7 +125,7 @@ async fn both_signals_end_it_with_exit_code_0_and_it_starts_again_on_the_same_fi
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let service = Service::start(folder.path(), &[]).await;
         let token = stdout(&run(folder.path(), &["token", "--sub", "a"], &[]).await);
-        let asked = reqwest::Client::new().get(format!("http://{}/api/products", service.main));
+        let asked = http().build().unwrap().get(format!("http://{}/api/products", service.main));
         let products = asked.bearer_auth(token.trim_end()).send().await.unwrap();
         assert_eq!(products.status(), 200, "a token made beside the service is good");
         assert_eq!(products.json::<Value>().await.unwrap().as_array().unwrap().len(), 8);
@@ -203,7 +203,7 @@ async fn two_services_that_start_at_once_on_a_new_file_both_serve() {
     let (first, second) = tokio::join!(Service::start(folder.path(), &[]), Service::start(folder.path(), &[]));
     let token = stdout(&run(folder.path(), &["token", "--sub", "a"], &[]).await);
     for service in [&first, &second] {
-        let asked = reqwest::Client::new().get(format!("http://{}/api/account", service.main));
+        let asked = http().build().unwrap().get(format!("http://{}/api/account", service.main));
         assert_eq!(asked.bearer_auth(token.trim_end()).send().await.unwrap().status(), 200);
     }
 }
@@ -232,7 +232,7 @@ async fn on_postgresql_it_wants_a_schema_gives_nothing_away_and_tells_when_the_d
     assert_eq!(service.get("/readyz").await.text().await.unwrap(), r#"{"database":"ok","tokens":"ok"}"#);
     let token = stdout(&run(folder.path(), &["token", "--sub", "a"], &env).await);
     for (path, expected) in [("products", "[]"), ("account", r#"{"balance":0,"currency":"EUR","coupons":[]}"#)] {
-        let asked = reqwest::Client::new().get(format!("http://{}/api/{path}", service.main));
+        let asked = http().build().unwrap().get(format!("http://{}/api/{path}", service.main));
         assert_eq!(asked.bearer_auth(token.trim_end()).send().await.unwrap().text().await.unwrap(), expected);
     }
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing is kept in files");

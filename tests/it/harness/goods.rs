@@ -16,11 +16,13 @@ use uuid::Uuid;
 pub const LEASE: Duration = Duration::from_secs(300);
 /// Nor this.
 pub const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Nor this: whatever is due within a test was made so.
+pub const FIRST_CHECK: Duration = Duration::from_secs(300);
 /// What placing is claimed under.
 pub const PLACE: &str = "place_order";
 
 pub fn rules() -> SettleRules {
-    SettleRules { key_ttl: KEY_TTL, lock_wait: Duration::from_secs(5), render }
+    SettleRules { key_ttl: KEY_TTL, lock_wait: Duration::from_secs(5), first_check: FIRST_CHECK, render }
 }
 
 /// Says in the body what was decided, so that a test can compare what was stored.
@@ -116,7 +118,7 @@ pub async fn place(store: &Arc<dyn Store>, batch: Vec<Asked>) -> Vec<Settled> {
 pub async fn place_one(store: &Arc<dyn Store>, asked: Asked) -> (Decision, Answer) {
     match place(store, vec![asked]).await.remove(0) {
         Settled::Decided { decision, answer, .. } => (decision, answer),
-        Settled::Fenced => panic!("nobody else works on it"),
+        other => panic!("nobody else works on it: {other:?}"),
     }
 }
 
@@ -125,5 +127,12 @@ pub fn placed(decision: &Decision) -> &Order {
     match decision {
         Decision::Placed(order) => order,
         other => panic!("not placed: {other:?}"),
+    }
+}
+
+/// Waits until the service sees every product at this price: what it shows may be a second old.
+pub async fn until_all_cost(app: &oncegate::app::App, unit_price: Cents) {
+    while app.catalogue().await.unwrap().iter().any(|product| product.unit_price != unit_price) {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

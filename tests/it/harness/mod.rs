@@ -2,12 +2,18 @@
 //!
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
+pub mod client;
 pub mod goods;
+pub mod hold;
+pub mod invariants;
+pub mod life;
 pub mod log;
 pub mod proxy;
 pub mod redis;
 pub mod service;
 pub mod shop;
+pub mod site;
+pub mod till;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +26,13 @@ use uuid::Uuid;
 
 /// Long enough for a starved machine, short enough to end a hanging test.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An HTTP client of the test's own. Where TLS is built in, one has to say whose cryptography, also for those who ask no
+/// `https`: the program does it in its `main`, tests here.
+pub fn http() -> reqwest::ClientBuilder {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}
 
 /// A database that nobody else uses, gone when this is dropped.
 pub struct Database {

@@ -3,9 +3,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use oncegate::config::{RedactedUrl, Redis};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 /// The shared server, in a database of the test's own; `None` when this run is on memory alone.
@@ -45,11 +48,13 @@ pub async fn connect(url: &str) -> MultiplexedConnection {
     redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
-/// A server of the test's own, on a Unix socket: no port to be taken by others.
+/// A server of the test's own, on a Unix socket: no port to be taken by others. On a port too where the service itself has
+/// to reach it, which knows no sockets.
 pub struct Server {
     child: Child,
     dir: TempDir,
     options: Vec<String>,
+    port: Option<u16>,
 }
 
 impl Server {
@@ -58,14 +63,43 @@ impl Server {
         let dir = TempDir::new().unwrap();
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let child = Self::launch(&dir, &options);
-        let server = Self { child, dir, options };
+        let server = Self { child, dir, options, port: None };
         server.ready().await;
         server
     }
 
+    /// The same on a free port of 127.0.0.1. Whoever is faster gets the port, and then another is tried.
+    pub async fn on_a_port() -> Self {
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+            let dir = TempDir::new().unwrap();
+            // The last of two options counts.
+            let options = ["--bind", "127.0.0.1", "--port", &port.to_string()].map(str::to_owned).to_vec();
+            let child = Self::launch(&dir, &options);
+            let mut server = Self { child, dir, options, port: Some(port) };
+            let client = redis::Client::open(format!("unix://{}/socket", server.dir.path().display())).unwrap();
+            while server.child.try_wait().unwrap().is_none() {
+                if client.get_multiplexed_async_connection().await.is_ok() {
+                    return server;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        panic!("no free port");
+    }
+
     /// How it is reached.
     pub fn url(&self) -> String {
-        format!("unix://{}/socket", self.dir.path().display())
+        match self.port {
+            Some(port) => format!("redis://127.0.0.1:{port}/"),
+            None => format!("unix://{}/socket", self.dir.path().display()),
+        }
+    }
+
+    /// Stops it, or lets it go on.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id().expect("it still runs")).unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
     }
 
     /// Kills it; what it held is gone.

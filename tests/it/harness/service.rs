@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Longer than anything that is waited for takes, also on a starved machine.
@@ -43,7 +44,7 @@ pub fn stderr(output: &Output) -> String {
 /// A running service; killed when dropped.
 pub struct Service {
     child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: mpsc::UnboundedReceiver<String>,
     /// The lines of its log so far.
     pub log: Vec<String>,
     /// Where buyers and clients come in.
@@ -57,7 +58,7 @@ impl Service {
     pub async fn start(folder: &Path, env: &[(&str, &str)]) -> Self {
         let ports = ["--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"];
         let mut child = program(folder, &ports, env).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = follow(child.stdout.take().unwrap());
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut service = Self { child, lines, log: Vec::new(), main: nowhere, ops: nowhere };
         service.main = service.wait_for("listening on http://").await.parse().unwrap();
@@ -68,7 +69,7 @@ impl Service {
     /// Reads the log up to a line with these words; answers what follows them, up to a quotation mark.
     pub async fn wait_for(&mut self, words: &str) -> String {
         loop {
-            let line = timeout(PATIENCE, self.lines.next_line()).await.expect("it says so in time").unwrap();
+            let line = timeout(PATIENCE, self.lines.recv()).await.expect("it says so in time");
             let line = line.unwrap_or_else(|| panic!("it ended without saying {words:?}: {:#?}", self.log));
             self.log.push(line.clone());
             if let Some((_, rest)) = line.split_once(words) {
@@ -85,20 +86,39 @@ impl Service {
 
     /// Reads its log to the end and waits for its exit code.
     pub async fn end(mut self) -> (Option<i32>, Vec<String>) {
-        while let Some(line) = timeout(PATIENCE, self.lines.next_line()).await.expect("it ends").unwrap() {
+        while let Some(line) = timeout(PATIENCE, self.lines.recv()).await.expect("it ends") {
             self.log.push(line);
         }
         let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
         (status.code(), self.log)
     }
 
+    /// What an operator reads off one counter of the contract's section 9.
+    pub async fn counted(&self, layer: &str, decision: &str) -> u64 {
+        let numbers = self.get_ops("/metrics").await.text().await.unwrap();
+        let name = format!("oncegate_layer_decisions_total{{layer=\"{layer}\",decision=\"{decision}\"}} ");
+        numbers.lines().find_map(|line| line.strip_prefix(&name)).expect("it is counted").parse().unwrap()
+    }
+
     /// `GET` on the main listener.
     pub async fn get(&self, path: &str) -> reqwest::Response {
-        reqwest::get(format!("http://{}{path}", self.main)).await.unwrap()
+        super::http().build().unwrap().get(format!("http://{}{path}", self.main)).send().await.unwrap()
     }
 
     /// `GET` on the operators' listener.
     pub async fn get_ops(&self, path: &str) -> reqwest::Response {
-        reqwest::get(format!("http://{}{path}", self.ops)).await.unwrap()
+        super::http().build().unwrap().get(format!("http://{}{path}", self.ops)).send().await.unwrap()
     }
+}
+
+/// Reads on all the time: a service that logs much must not wait for a test that reads little.
+fn follow(stdout: ChildStdout) -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(stdout).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
 }

@@ -9,7 +9,8 @@ use oncegate::checkout::desk;
 use oncegate::config::{Config, Database, JwtKey, Redis};
 use oncegate::guard::token::Tokens;
 use oncegate::order::Product;
-use secrecy::SecretBox;
+use oncegate::payment::client::Client;
+use secrecy::{ExposeSecret, SecretBox};
 
 use super::TestStore;
 
@@ -39,9 +40,14 @@ impl Shop {
         let mut config = settings();
         change(&mut config);
         let tokens = Tokens::connect(&config.redis, config.form_token_ttl).await;
-        let (app, inbox) = App::new(Arc::new(config), under.store.clone(), tokens);
+        let timeout = config.work_deadline() * 3 / 4;
+        let provider = config.gateway.as_ref().map(|gateway| {
+            let key = gateway.key.expose_secret().clone().into();
+            Client::new(gateway.url.clone(), key, timeout).unwrap()
+        });
+        let (app, inbox) = App::new(Arc::new(config), under.store.clone(), tokens, provider, api::ANSWERS);
         let writers = if under.database.url().starts_with("sqlite:") { 1 } else { 2 };
-        desk::open(&app, inbox, api::render, writers);
+        desk::open(&app, inbox, writers);
         Self { app, under }
     }
 }

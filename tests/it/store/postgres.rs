@@ -1,5 +1,6 @@
 //! What only PostgreSQL can show: locks held from outside, lost connections, cancelled calls.
 
+mod life;
 mod plans;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::harness::TestStore;
 use crate::harness::goods::{account, asked, claim_request, claimed, place_one, placed, product, rules};
 use crate::harness::proxy::{Fault, Proxy};
 
+const LEASE: Duration = Duration::from_secs(30);
 const TUNING: PgTuning = PgTuning { statement_timeout: Duration::from_secs(3), connect_within: Duration::from_secs(2) };
 
 async fn shop() -> Option<TestStore> {
@@ -116,6 +118,42 @@ async fn a_server_that_went_away_is_unreachable_and_works_again_once_it_is_back(
     proxy.set(Fault::None);
     let (decision, _) = place_one(&store, asked(buyer, "k", &[("A", 1)])).await;
     assert_eq!(store.orders(buyer, None, 10).await.unwrap().first(), Some(placed(&decision)));
+}
+
+/// A frozen server, or a network that swallows everything: no error comes, and nothing else either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_given_up_in_time_and_holds_no_connection_back_afterwards() {
+    let Some(t) = shop().await else { return };
+    let (proxy, store) = behind_proxy(&t, Duration::ZERO).await;
+    let buyer = account(&store, 100).await;
+    let batch = claimed(&store, vec![asked(buyer, "stalled", &[("A", 1)])]).await;
+
+    proxy.set(Fault::Stall);
+    let began = Instant::now();
+    let mut calls = JoinSet::new();
+    for n in 0..8 {
+        let (store, batch) = (store.clone(), batch.clone());
+        calls.spawn(async move {
+            match n % 3 {
+                0 => store.claim(&[claim_request(&asked(buyer, &format!("k{n}"), &[("A", 1)]))], LEASE).await.map(drop),
+                1 => store.settle(&batch, &rules()).await.map(drop),
+                _ => store.balance(buyer).await.map(drop),
+            }
+        });
+    }
+    while let Some(outcome) = calls.join_next().await {
+        let error = outcome.unwrap().unwrap_err();
+        assert!(matches!(error, StoreError::Unreachable(_) | StoreError::Busy(_)), "{error}");
+    }
+    assert!(began.elapsed() < TUNING.statement_timeout * 5, "{:?}", began.elapsed());
+
+    proxy.set(Fault::None);
+    let settled = store.settle(&batch, &rules()).await.unwrap();
+    assert!(matches!(settled[..], [Settled::Decided { .. } | Settled::Fenced]), "{settled:?}");
+    for n in 0..20 {
+        place_one(&store, asked(buyer, &format!("later{n}"), &[("A", 1)])).await;
+    }
+    assert_none_idle_in_transaction(&t).await;
 }
 
 /// What a restarted server leaves behind: every connection of every pool is dead, and none knows it.

@@ -201,7 +201,7 @@ async fn a_reference_is_taken_for_ever_whatever_the_key() {
         .into_iter()
         .map(|s| match s {
             Settled::Decided { decision, .. } => decision,
-            Settled::Fenced => panic!("fenced"),
+            other => panic!("{other:?}"),
         })
         .collect();
     assert!(matches!(decisions[0], Decision::Placed(_)));

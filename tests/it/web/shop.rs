@@ -61,8 +61,8 @@ impl Shop {
         let mut config = Config::read(&settings).unwrap();
         tweak(&mut config);
         let tokens = Tokens::connect(&config.redis, config.form_token_ttl).await;
-        let (app, inbox) = App::new(Arc::new(config), kept.store.clone(), tokens);
-        desk::open(&app, inbox, oncegate::api::render, 1);
+        let (app, inbox) = App::new(Arc::new(config), kept.store.clone(), tokens, None, oncegate::api::ANSWERS);
+        desk::open(&app, inbox, 1);
         Self { router: oncegate::web::router(app.clone()), app, kept }
     }
 

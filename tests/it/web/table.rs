@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::shop::{Buyer, CUP, Fields, Page, Pair, Shop, TEA, without_redis};
+use crate::harness::goods::until_all_cost;
 
 /// Buys four cups of three.
 const TOO_MANY: Fields = &[("quantity[CUP]", "4"), ("payment", "balance")];
@@ -274,7 +275,23 @@ async fn a_finished_post_sent_again_without_its_cookie_shows_no_order_and_makes_
         let page = shop.buyer().order(&pair, TEA).await;
         page.says(409, "had expired");
         assert!(!page.text.contains(&order));
+        assert!(page.header("set-cookie").is_empty(), "it would put the buyer's own out of the browser");
+        assert_eq!(buyer.order(&page.pair(), TEA).await.order(), order, "sent with the cookie it finds its order");
     }
+    assert_eq!(shop.orders().await, 1);
+}
+
+#[tokio::test]
+async fn an_order_is_found_again_although_the_catalogue_would_not_take_it_any_more() {
+    let shop = Shop::open().await;
+    let mut buyer = shop.buyer();
+    let pair = buyer.form().await;
+    let order = buyer.order(&pair, TEA).await.order();
+    shop.kept.sql.run("UPDATE products SET unit_price = 1000000000000").await;
+    until_all_cost(&shop.app, 1_000_000_000_000).await;
+    assert_eq!(buyer.order(&pair, TEA).await.order(), order);
+    let fresh = buyer.form().await;
+    buyer.order(&fresh, TEA).await.says(422, "at most");
     assert_eq!(shop.orders().await, 1);
 }
 
@@ -305,6 +322,8 @@ async fn a_full_desk_answers_503_with_the_values_a_fresh_token_and_the_same_key(
     assert_eq!(shop.records().await, 0);
     let again = buyer.order(&page.pair(), TEA).await;
     assert_eq!(again.status, 503, "the fresh token is accepted, so it is the desk again that says no");
+    let reload = buyer.order(&pair, TEA).await;
+    assert_eq!(reload.status, 503, "and so is the first one: nothing was burnt");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sqlx::postgres::PgRow;
-use sqlx::{Executor, Postgres, Transaction};
+use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
 use super::super::catalogue::product;
@@ -47,15 +47,14 @@ statements! {
             standing!("o.reference = asked.reference"), "
             UNION ALL
             SELECT o.* FROM unnest($5::uuid[], $6::text[], $7::bigint[]) AS asked (account_id, content, notice) ",
-            standing!("o.fingerprint = asked.content AND o.created_at >= clock.now - asked.notice * interval '1 s'
+            standing!("o.fingerprint = asked.content AND o.status <> 'cancelled'
+                AND o.created_at >= clock.now - asked.notice * interval '1 s'
                 ORDER BY o.created_at DESC, o.id DESC"), "
         ) o ON true");
 }
 
-type Open = Transaction<'static, Postgres>;
-
 /// Locks and reads everything the batch touches.
-pub(super) async fn shop(transaction: &mut Open, batch: &[Asked]) -> std::result::Result<Shop, Stop> {
+pub(super) async fn shop(transaction: &mut PgConnection, batch: &[Asked]) -> std::result::Result<Shop, Stop> {
     let products = products(transaction, batch).await?;
     let balances = balances(transaction, batch).await?;
     let rows = transaction.fetch_all(standing_of(batch)).await?;
@@ -67,7 +66,10 @@ pub(super) async fn shop(transaction: &mut Open, batch: &[Asked]) -> std::result
     Ok(Shop { products, balances, standing, now })
 }
 
-async fn products(transaction: &mut Open, batch: &[Asked]) -> std::result::Result<BTreeMap<Sku, Product>, Stop> {
+async fn products(
+    transaction: &mut PgConnection,
+    batch: &[Asked],
+) -> std::result::Result<BTreeMap<Sku, Product>, Stop> {
     let skus: BTreeSet<&str> =
         batch.iter().flat_map(|asked| &asked.request.lines).map(|line| line.sku.as_str()).collect();
     let skus: Vec<String> = skus.into_iter().map(str::to_owned).collect();
@@ -76,7 +78,10 @@ async fn products(transaction: &mut Open, batch: &[Asked]) -> std::result::Resul
     Ok(products.collect::<Result<_>>()?)
 }
 
-async fn balances(transaction: &mut Open, batch: &[Asked]) -> std::result::Result<HashMap<AccountId, Cents>, Stop> {
+async fn balances(
+    transaction: &mut PgConnection,
+    batch: &[Asked],
+) -> std::result::Result<HashMap<AccountId, Cents>, Stop> {
     let accounts: BTreeSet<Uuid> = batch.iter().map(|asked| asked.account.0).collect();
     let accounts: Vec<Uuid> = accounts.into_iter().collect();
     let mut balances = HashMap::with_capacity(accounts.len());
@@ -116,7 +121,7 @@ fn standing_order(row: &PgRow) -> Result<Option<Standing>> {
 
 /// The orders that [`Decision::Stands`] speaks of, whole. Rare, so one by one.
 pub(super) async fn standing_orders(
-    transaction: &mut Open,
+    transaction: &mut PgConnection,
     placings: &[&Placing],
     decisions: &[Decision],
 ) -> std::result::Result<HashMap<OrderId, Order>, Stop> {

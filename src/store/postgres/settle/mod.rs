@@ -10,14 +10,14 @@ pub(super) mod write;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sqlx::{Postgres, Transaction};
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::errors::{Stop, broken};
 use super::pools::Pools;
-use crate::order::Order;
 use crate::order::decide::{Asked, Decision, decide};
 use crate::order::values::OrderId;
+use crate::order::{Method, Order, Status};
 use crate::store::{Answer, Placing, Result, SettleRules, Settled};
 
 /// How often a batch begins anew after a deadlock or after a constraint spoke: each time something else got on, so
@@ -46,7 +46,7 @@ pub(super) async fn settle(pools: &Pools, batch: &[Placing], rules: &SettleRules
             break;
         }
         let placings: Vec<&Placing> = open.iter().map(|n| &batch[*n]).collect();
-        match attempt(pools, &placings, rules).await {
+        match pools.in_time(attempt(pools, &placings, rules)).await? {
             Ok(Attempt::Settled(all)) => open.into_iter().zip(all).for_each(|(n, one)| settled[n] = Some(one)),
             Ok(Attempt::Fenced(lost)) => lost.into_iter().for_each(|n| settled[open[n]] = Some(Settled::Fenced)),
             Ok(Attempt::Raced) => attempts += 1,
@@ -64,7 +64,7 @@ async fn attempt(pools: &Pools, placings: &[&Placing], rules: &SettleRules) -> s
     let decisions = decide(&batch, &mut shop);
     let outcomes = outcomes(&mut transaction, placings, decisions, rules, shop.now).await?;
 
-    let written = write::all(&mut transaction, &outcomes, &shop, rules.key_ttl).await?;
+    let written = write::all(&mut transaction, &outcomes, &shop, rules).await?;
     if !written.lost.is_empty() || !written.complete {
         transaction.rollback().await?;
         return Ok(if written.lost.is_empty() { Attempt::Raced } else { Attempt::Fenced(written.lost) });
@@ -85,13 +85,40 @@ pub(super) struct Outcome<'a> {
 
 impl Outcome<'_> {
     fn settled(self) -> Settled {
-        Settled::Decided { decision: self.decision, answer: self.answer, leaked: self.leaked }
+        match self.unpaid() {
+            Some(order) => Settled::Unpaid(order.id),
+            None => Settled::Decided { decision: self.decision, answer: self.answer, leaked: self.leaked },
+        }
     }
+
+    /// The order that was asked for, where the provider has yet to say what became of its payment: its record stays
+    /// `processing`, and whoever writes down the provider's word concludes it.
+    fn unpaid(&self) -> Option<&Order> {
+        match &self.decision {
+            Decision::Placed(order) => Some(order).filter(|order| awaits_provider(order)),
+            Decision::Stands { same: true, .. } => self.standing.as_ref().filter(|order| awaits_provider(order)),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing of the claim is kept: an invalid request never had the key, and the record of an order that is
+    /// not paid yet belongs to whoever asks for that order, not to somebody with other content.
+    fn forgotten(&self) -> bool {
+        match &self.decision {
+            Decision::Invalid(_) => true,
+            Decision::Stands { same: false, .. } => self.standing.as_ref().is_some_and(awaits_provider),
+            _ => false,
+        }
+    }
+}
+
+fn awaits_provider(order: &Order) -> bool {
+    order.status == Status::Pending && order.method == Method::Card
 }
 
 /// Renders the answers, with the standing orders they speak of.
 async fn outcomes<'a>(
-    transaction: &mut Transaction<'static, Postgres>,
+    transaction: &mut PgConnection,
     placings: &[&'a Placing],
     decisions: Vec<Decision>,
     rules: &SettleRules,

@@ -1,9 +1,8 @@
 //! Everything a decided batch changes, in one statement.
 
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
 
-use sqlx::{Executor, Postgres, Transaction};
+use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
 use super::super::errors::{Stop, column};
@@ -12,8 +11,8 @@ use super::super::records::{millis, smallint};
 use super::Outcome;
 use crate::order::decide::{Decision, Shop};
 use crate::order::values::{AccountId, Cents, Fingerprint, Sku};
-use crate::order::{Method, Order, Status};
-use crate::store::Answer;
+use crate::order::{Method, Order, PaymentStatus, Status};
+use crate::store::{Answer, SettleRules};
 
 statements! {
     /// Every table by arrays. The row of stock or balance is locked by this transaction, so its new value is written
@@ -41,7 +40,8 @@ statements! {
                 response_status = excluded.response_status,
                 response_content_type = excluded.response_content_type,
                 response_location = excluded.response_location, response_body = excluded.response_body,
-                order_id = excluded.order_id, completed_at = excluded.completed_at, expires_at = excluded.expires_at
+                order_id = excluded.order_id, completed_at = excluded.completed_at,
+                expires_at = CASE excluded.status WHEN 'done' THEN excluded.expires_at ELSE r.expires_at END
             WHERE r.status = 'processing' AND r.epoch = excluded.epoch
             RETURNING r.account_id, r.key, r.created_at
         ), stock AS (
@@ -58,8 +58,8 @@ statements! {
                     provider_key, payment, message, payload)
         ), placed AS (
             INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
-                payment_method, payment_token, note, created_at, updated_at)
-            SELECT id, account_id, key, reference, fingerprint, status, total, currency, method, token, note, $30, $30
+                payment_method, note, created_at, updated_at)
+            SELECT id, account_id, key, reference, fingerprint, status, total, currency, method, note, $30, $30
             FROM new
             ON CONFLICT DO NOTHING RETURNING id
         ), lines AS (
@@ -68,8 +68,10 @@ statements! {
                 AS line (order_id)
             WHERE order_id IN (SELECT id FROM placed)
         ), attempts AS (
-            INSERT INTO payments (order_id, attempt, method, provider_key, amount, status, created_at, updated_at)
-            SELECT id, 1, method, provider_key, total, payment, $30, $30 FROM new JOIN placed USING (id)
+            INSERT INTO payments (order_id, attempt, method, provider_key, token, amount, status, created_at,
+                updated_at, next_check_at)
+            SELECT id, 1, method, provider_key, token, total, payment, $30, $30, $30 + $37 * interval '1 ms'
+            FROM new JOIN placed USING (id)
         ), charges AS (
             INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
             SELECT account_id, id, 'charge', -total, $30 FROM new JOIN placed USING (id) WHERE method = 'balance'
@@ -81,13 +83,10 @@ statements! {
             ARRAY(SELECT account_id FROM fenced WHERE created_at > '-infinity') AS accounts,
             ARRAY(SELECT key FROM fenced WHERE created_at > '-infinity') AS keys";
 
-    /// An invalid request never had the key.
     FORGET = "
         DELETE FROM idempotency_records WHERE account_id = $1 AND operation = 'place_order' AND key = $2
             AND epoch = $3 AND status = 'processing' RETURNING key";
 }
-
-type Open = Transaction<'static, Postgres>;
 
 /// What came of writing.
 pub(super) struct Written {
@@ -99,21 +98,21 @@ pub(super) struct Written {
 
 /// Writes the batch; nothing of it may be kept unless all claims were held and all orders went in.
 pub(super) async fn all(
-    transaction: &mut Open,
+    transaction: &mut PgConnection,
     outcomes: &[Outcome<'_>],
     shop: &Shop,
-    key_ttl: Duration,
+    rules: &SettleRules,
 ) -> std::result::Result<Written, Stop> {
     let mut lost = Vec::new();
     for (n, outcome) in outcomes.iter().enumerate() {
-        if matches!(outcome.decision, Decision::Invalid(_)) && !forget(transaction, outcome).await? {
+        if outcome.forgotten() && !forget(transaction, outcome).await? {
             lost.push(n);
         }
     }
     let placed: Vec<&Outcome<'_>> = outcomes.iter().filter(|o| order(o).is_some()).collect();
-    let statement = records(sqlx::query(WRITE), outcomes).bind(millis(key_ttl));
+    let statement = records(sqlx::query(WRITE), outcomes).bind(millis(rules.key_ttl));
     let statement = changed(statement, &placed, shop);
-    let statement = lines(orders(statement, &placed).bind(shop.now), &placed);
+    let statement = lines(orders(statement, &placed).bind(shop.now), &placed).bind(millis(rules.first_check));
     let row = transaction.fetch_one(statement).await?;
 
     let accounts: Vec<Uuid> = column(&row, "accounts")?;
@@ -125,7 +124,7 @@ pub(super) async fn all(
     Ok(Written { lost, complete: usize::try_from(count).is_ok_and(|count| count == placed.len()) })
 }
 
-async fn forget(transaction: &mut Open, outcome: &Outcome<'_>) -> std::result::Result<bool, Stop> {
+async fn forget(transaction: &mut PgConnection, outcome: &Outcome<'_>) -> std::result::Result<bool, Stop> {
     let asked = &outcome.placing.asked;
     let statement = sqlx::query(FORGET).bind(asked.account.0).bind(asked.key.as_str()).bind(outcome.placing.epoch);
     Ok(transaction.fetch_optional(statement).await?.is_some())
@@ -145,20 +144,16 @@ struct Stored<'a> {
     answer: Option<&'a Answer>,
 }
 
-/// `None` for an invalid request, whose record is gone.
+/// `None` where the record is gone.
 fn stored<'a>(outcome: &'a Outcome<'_>) -> Option<Stored<'a>> {
-    let asked = &outcome.placing.asked.fingerprint;
-    let kept = |fingerprint, answer| Some(Stored { fingerprint, answer });
-    match &outcome.decision {
-        // The seam for cards: the provider is still to be asked, and whoever writes its word completes the record.
-        Decision::Placed(order) if order.status == Status::Pending => kept(asked, None),
-        Decision::Placed(_) | Decision::Refused(_) => kept(asked, Some(&outcome.answer)),
-        // Healed: the record says what the order says.
-        Decision::Stands { .. } => {
-            kept(outcome.standing.as_ref().map_or(asked, |order| &order.fingerprint), Some(&outcome.answer))
-        }
-        Decision::Invalid(_) => None,
+    if outcome.forgotten() {
+        return None;
     }
+    // That of a standing order is healed: it says what the order says.
+    let standing = outcome.standing.as_ref().map(|order| &order.fingerprint);
+    let fingerprint = standing.unwrap_or(&outcome.placing.asked.fingerprint);
+    let unpaid = outcome.unpaid().is_some();
+    Some(Stored { fingerprint, answer: (!unpaid).then_some(&outcome.answer) })
 }
 
 /// Parameters 1 to 9.
@@ -166,7 +161,7 @@ fn records(statement: Statement, outcomes: &[Outcome<'_>]) -> Statement {
     let kept: Vec<_> = outcomes.iter().filter_map(|o| Some((o, stored(o)?))).collect();
     let answers = || kept.iter().map(|(_, stored)| stored.answer);
     // A record without an answer yet names its order, so that whoever takes it over goes on with that one.
-    let named = kept.iter().map(|(o, s)| s.answer.map_or(order(o).map(|o| o.id), |answer| answer.order));
+    let named = kept.iter().map(|(o, s)| s.answer.map_or(o.unpaid().map(|order| order.id), |answer| answer.order));
     statement
         .bind(kept.iter().map(|(o, _)| o.placing.asked.account.0).collect::<Vec<_>>())
         .bind(kept.iter().map(|(o, _)| o.placing.asked.key.as_str().to_owned()).collect::<Vec<_>>())
@@ -211,14 +206,18 @@ fn orders(statement: Statement, placed: &[&Outcome<'_>]) -> Statement {
         .bind(all().map(|o| o.method.as_str()).collect::<Vec<_>>())
         .bind(orders.iter().map(|(_, o)| token(o)).collect::<Vec<_>>())
         .bind(all().map(|o| o.note.as_ref().map(ToString::to_string)).collect::<Vec<_>>())
-        .bind(all().map(|o| (o.method == Method::Card).then(|| Uuid::new_v4().to_string())).collect::<Vec<_>>())
+        .bind(
+            all()
+                .map(|o| (o.payment == PaymentStatus::Started).then(|| Uuid::new_v4().to_string()))
+                .collect::<Vec<_>>(),
+        )
         .bind(all().map(|o| o.payment.as_str()).collect::<Vec<_>>())
         .bind(all().map(|o| paid(o).then(Uuid::now_v7)).collect::<Vec<_>>())
         .bind(all().map(|o| paid(o).then(|| payload(o))).collect::<Vec<_>>())
 }
 
 /// What the queue is told of an order that is paid: two ids, which need no escaping.
-fn payload(order: &Order) -> String {
+pub(in crate::store::postgres) fn payload(order: &Order) -> String {
     format!(r#"{{"order_id":"{}","account_id":"{}"}}"#, order.id, order.account)
 }
 

@@ -1,0 +1,143 @@
+//! Payment attempts, and the provider's events.
+
+use std::time::Duration;
+
+use super::row::{get, span, uuid};
+use super::{Commit, Result, Sqlite, Tx, clock, fault};
+use crate::order::PaymentStatus;
+use crate::order::life::Attempt;
+use crate::order::values::OrderId;
+use crate::store::{Due, ProviderEvent};
+
+/// The payments whose time has come. `$1`: the clock.
+pub(super) const DUE: &str = "
+    SELECT order_id, attempt, checks FROM payments
+    WHERE status IN ('started', 'unknown', 'processing', 'refund_due') AND next_check_at <= $1
+    ORDER BY next_check_at LIMIT $2";
+
+pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_id = $1 LIMIT 1";
+
+/// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt.
+pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: i64, first_check: i64) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status, created_at,
+                               updated_at, next_check_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)",
+    )
+    .bind(order.0.hyphenated())
+    .bind(attempt.number)
+    .bind(attempt.method.as_str())
+    .bind(attempt.provider_key.as_deref())
+    .bind(attempt.provider_id.as_deref())
+    .bind(attempt.token.as_ref().map(|token| token.as_str()))
+    .bind(attempt.amount)
+    .bind(attempt.status.as_str())
+    .bind(now)
+    .bind(now + first_check)
+    .execute(&mut **tx)
+    .await
+    .map_err(fault)?;
+    Ok(())
+}
+
+/// Takes an attempt from the status it `was` in to another, and keeps the provider's id where it has none; `false`: it
+/// was not in that status. A refund that becomes due is looked at after `first_check` milliseconds.
+pub(super) async fn update(
+    tx: &mut Tx,
+    order: OrderId,
+    was: &Attempt,
+    (status, provider_id): (PaymentStatus, Option<&str>),
+    now: i64,
+    first_check: i64,
+) -> Result<bool> {
+    let written = sqlx::query(
+        "UPDATE payments
+         SET status = $4, provider_id = coalesce(provider_id, $5), updated_at = $6,
+             next_check_at = iif($4 = 'refund_due', $7, next_check_at), checks = iif($4 = 'refund_due', 0, checks)
+         WHERE order_id = $1 AND attempt = $2 AND status = $3",
+    )
+    .bind(order.0.hyphenated())
+    .bind(was.number)
+    .bind(was.status.as_str())
+    .bind(status.as_str())
+    .bind(provider_id)
+    .bind(now)
+    .bind(now + first_check)
+    .execute(&mut **tx)
+    .await
+    .map_err(fault)?;
+    Ok(written.rows_affected() == 1)
+}
+
+pub(super) async fn order_of(store: &Sqlite, provider_id: &str) -> Result<Option<OrderId>> {
+    let row = sqlx::query(ORDER_OF).bind(provider_id).fetch_optional(&store.readers).await.map_err(fault)?;
+    row.map(|row| uuid(&row, "order_id").map(OrderId)).transpose()
+}
+
+/// Gives each its next time, so that nobody else gets it before. Quick: one that is looked at twice comes to no harm.
+pub(super) async fn due(store: &Sqlite, limit: u32, base: Duration, longest: Duration) -> Result<Vec<Due>> {
+    let mut tx = store.begin(Commit::Quick).await?;
+    let now = clock(&mut tx).await?;
+    let rows = sqlx::query(DUE).bind(now).bind(limit).fetch_all(&mut *tx).await.map_err(fault)?;
+    let mut due = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let one = Due { order: OrderId(uuid(row, "order_id")?), attempt: get(row, "attempt")? };
+        let checks: u32 = get(row, "checks")?;
+        let pause = span(base).saturating_mul(1 << checks.min(30)).min(span(longest));
+        sqlx::query("UPDATE payments SET checks = checks + 1, next_check_at = $3 WHERE order_id = $1 AND attempt = $2")
+            .bind(one.order.0.hyphenated())
+            .bind(one.attempt)
+            .bind(now + pause)
+            .execute(&mut *tx)
+            .await
+            .map_err(fault)?;
+        due.push(one);
+    }
+    tx.commit().await.map_err(fault)?;
+    Ok(due)
+}
+
+pub(super) async fn keep_event(store: &Sqlite, event: &ProviderEvent, outcome: &'static str) -> Result<bool> {
+    let mut tx = store.begin(Commit::Durable).await?;
+    let now = clock(&mut tx).await?;
+    let new = insert_event(&mut tx, event, None, outcome, now).await?;
+    tx.commit().await.map_err(fault)?;
+    Ok(new)
+}
+
+/// `false`: the event is known.
+pub(super) async fn insert_event(
+    tx: &mut Tx,
+    event: &ProviderEvent,
+    order: Option<OrderId>,
+    outcome: &'static str,
+    now: i64,
+) -> Result<bool> {
+    let inserted = sqlx::query(
+        "INSERT INTO payment_events (provider, event_id, kind, order_id, outcome, received_at)
+         VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (provider, event_id) DO NOTHING",
+    )
+    .bind(event.provider)
+    .bind(&event.id)
+    .bind(&event.kind)
+    .bind(order.map(|id| id.0.hyphenated()))
+    .bind(outcome)
+    .bind(now)
+    .execute(&mut **tx)
+    .await
+    .map_err(fault)?;
+    Ok(inserted.rows_affected() == 1)
+}
+
+/// What came of an event that this transaction has inserted.
+pub(super) async fn write_outcome(tx: &mut Tx, event: &ProviderEvent, outcome: &'static str) -> Result<()> {
+    sqlx::query("UPDATE payment_events SET outcome = $3 WHERE provider = $1 AND event_id = $2")
+        .bind(event.provider)
+        .bind(&event.id)
+        .bind(outcome)
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! The provider's word: forged, repeated, late, early, out of order, wrong, unknown (E1, E2, E5, E9).
+
+use serde_json::{Value, json};
+
+use super::{BAD, HASTY, PATIENT, SLOW, Shop, becomes, cups, cups_with, is, now, of, paid, shown};
+use crate::harness::client::Client;
+use crate::harness::http;
+use crate::harness::service::Service;
+use crate::harness::site::eventually;
+use crate::harness::till::Callback;
+use crate::races::at_once;
+
+/// An order whose answer was lost and whose callback is in the test's hands.
+async fn unheard_of(shop: &Shop, service: &Service, anna: &Client) -> (String, Callback) {
+    shop.till.courier.hold();
+    assert!(anna.order(service.main, "k", &cups(2)).await.is_unavailable());
+    eventually("the callback was sent", async || shop.till.courier.bag().len() == 1).await;
+    let callback = shop.till.courier.bag().remove(0);
+    let order = callback.object()["metadata"]["order_id"].as_str().unwrap().to_owned();
+    (order, callback)
+}
+
+async fn losing() -> (Shop, Service, Client) {
+    let shop = Shop::open(&["--lose-answer", "1"], PATIENT).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    (shop, service, anna)
+}
+
+#[tokio::test]
+async fn a_callback_pays_the_order_once_however_often_it_comes() {
+    let (shop, service, anna) = losing().await;
+    let (order, callback) = unheard_of(&shop, &service, &anna).await;
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "pending", "card", "unknown"));
+    // A first delivery that the provider gave up on.
+    let gave_up = tokio::spawn({
+        let (callback, at) = (callback.clone(), service.main);
+        async move { callback.try_deliver(at).await }
+    });
+    tokio::task::yield_now().await;
+    gave_up.abort();
+    let answers = at_once(20, |_| {
+        let (callback, at) = (callback.clone(), service.main);
+        async move { callback.deliver(at).await }
+    })
+    .await;
+    assert_eq!(answers, [200; 20]);
+    assert_eq!(callback.deliver(service.main).await, 200);
+    // The same news under new ids.
+    for _ in 0..3 {
+        assert_eq!(Callback::about("payment_intent.succeeded", &callback.object()).deliver(service.main).await, 200);
+    }
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+    assert_eq!((shop.attempts(&order).await, shop.stock("CUP").await), (vec!["captured".to_owned()], 8));
+    assert_eq!(shop.count("FROM payment_events WHERE outcome = 'applied'").await, 1);
+    assert_eq!(shop.count("FROM payment_events").await, 4);
+    assert_eq!(shop.count("FROM outbox").await, 1);
+    let placed = anna.order(service.main, "k", &cups(2)).await;
+    assert_eq!((shown(&placed), placed.order()), (is(201, "paid", "card", "captured"), Some(order)));
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn two_processes_that_get_the_same_callback_apply_it_once() {
+    let (shop, service, anna) = losing().await;
+    let second = shop.site.start().await;
+    let (order, callback) = unheard_of(&shop, &service, &anna).await;
+    let answers = at_once(20, |n| {
+        let (callback, at) = (callback.clone(), [service.main, second.main][n % 2]);
+        async move { callback.deliver(at).await }
+    })
+    .await;
+    assert_eq!(answers, [200; 20]);
+    assert_eq!(now(&anna, second.main, &order).await, is(200, "paid", "card", "captured"));
+    assert_eq!(shop.count("FROM payment_events").await, 1);
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn a_late_failure_takes_nothing_back() {
+    let shop = Shop::open(&[], PATIENT).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    let operator = shop.site.operator().await;
+    shop.till.courier.hold();
+    // Of the same payment.
+    let order = paid(&anna, service.main, "k-1", &cups(1)).await;
+    eventually("its callback was sent", async || shop.till.courier.bag().len() == 1).await;
+    let success = shop.till.courier.bag().remove(0);
+    let failure = Callback::about("payment_intent.payment_failed", &success.object());
+    for callback in [&success, &failure, &failure] {
+        assert_eq!(callback.deliver(service.main).await, 200);
+    }
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+    assert_eq!(operator.ship(service.main, &order).await.status, 200);
+    let again = Callback::about("payment_intent.payment_failed", &success.object());
+    assert_eq!(again.deliver(service.main).await, 200);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "shipped", "card", "captured"));
+
+    // Of an earlier attempt, whose answer came, and whose callback comes after the second attempt has paid.
+    let order = anna.order(service.main, "k-2", &cups_with(1, BAD)).await.order().unwrap();
+    let first = || shop.till.courier.of_kind("payment_intent.payment_failed");
+    eventually("its callback was sent", async || !first().is_empty()).await;
+    let card = json!({"payment_method": "pm_card_visa"});
+    assert_eq!(anna.wish(service.main, &order, "pay", "p", Some(&card)).await.status, 200);
+    assert_eq!(first()[0].deliver(service.main).await, 200);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+    assert_eq!(shop.attempts(&order).await, ["declined", "captured"]);
+    assert_eq!(operator.ship(service.main, &order).await.status, 200);
+    let again = Callback::about("payment_intent.payment_failed", &first()[0].object());
+    assert_eq!(again.deliver(service.main).await, 200);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "shipped", "card", "captured"));
+    shop.holds().await;
+}
+
+/// The failure of an attempt whose answer never came is recorded on that attempt, and the order can be paid anew.
+#[tokio::test]
+async fn a_failure_that_only_the_callback_tells_opens_the_way_for_another_card() {
+    let shop = Shop::open(&[], PATIENT).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    shop.till.courier.hold();
+    let order = anna.order(service.main, "k", &cups_with(1, SLOW)).await.order().unwrap();
+    let told = || shop.till.courier.of_kind("payment_intent.processing");
+    eventually("it tells that it works on it", async || !told().is_empty()).await;
+    let failure = Callback::about("payment_intent.payment_failed", &told()[0].object());
+    assert_eq!(failure.deliver(service.main).await, 200);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "pending", "card", "declined"));
+    let paid = anna.wish(service.main, &order, "pay", "p", Some(&json!({"payment": "balance"}))).await;
+    assert_eq!(shown(&paid), is(200, "paid", "balance", "captured"), "{paid:?}");
+    // The provider changes its mind: what it took goes back, as the order is paid already.
+    let word = || shop.till.courier.of_kind("payment_intent.succeeded");
+    eventually("it comes through", async || !word().is_empty()).await;
+    assert_eq!(word()[0].deliver(service.main).await, 200);
+    assert_eq!(shop.attempts(&order).await, ["refund_due", "captured"]);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "balance", "captured"));
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn a_second_payment_of_one_order_is_paid_back_and_never_dropped() {
+    let shop = Shop::open(&[], HASTY).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    let order = paid(&anna, service.main, "k", &cups(2)).await;
+    shop.till.charge(&order, 1, 200, "a-second-payment-that-nobody-asked-for").await;
+    eventually("it is heard of", async || shop.attempts(&order).await.len() == 2).await;
+    shop.settles().await;
+    assert_eq!(shop.attempts(&order).await, ["captured", "refunded"]);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+    let refunds: Vec<_> = shop.till.log().await.into_iter().filter(|line| line.refund).collect();
+    assert_eq!(refunds.len(), 1, "{refunds:?}");
+    assert!(shop.till.courier.refused().is_empty());
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn a_payment_that_comes_after_the_order_was_cancelled_is_paid_back_once() {
+    let shop = Shop::open(&["--callback-delay", "3s"], HASTY).await;
+    let (service, second) = (shop.start().await, shop.site.start().await);
+    let anna = shop.site.client("anna").await;
+    let order = anna.order(service.main, "k", &cups_with(2, SLOW)).await.order().unwrap();
+    let cancelled = anna.wish(service.main, &order, "cancel", "c", None).await;
+    assert_eq!(shown(&cancelled), is(200, "cancelled", "card", "processing"), "{cancelled:?}");
+    assert_eq!(shop.stock("CUP").await, 10);
+    becomes(&anna, second.main, &order, "cancelled", "refunded").await;
+    eventually("the provider tells of the refund", async || {
+        shop.count("FROM payment_events WHERE kind = 'charge.refunded'").await == 1
+    })
+    .await;
+    let log = shop.till.log().await;
+    assert_eq!(log.iter().map(|line| line.refund).collect::<Vec<_>>(), [false, true], "{log:?}");
+    assert_eq!(shop.stock("CUP").await, 10, "back once");
+    shop.holds().await;
+}
+
+/// Whatever the provider does about its callbacks, the orders end the same.
+async fn with_callbacks(mode: &str, delay: &str) {
+    let shop = Shop::open(&["--callbacks", mode, "--callback-delay", delay], HASTY).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    let mut orders = Vec::new();
+    for n in 0..3 {
+        let placed = anna.order(service.main, &format!("k{n}"), &cups(1)).await;
+        assert_eq!(shown(&placed), is(201, "paid", "card", "captured"), "{placed:?}");
+        orders.push(placed.order().unwrap());
+    }
+    let slow = anna.order(service.main, "slow", &cups_with(1, SLOW)).await;
+    assert_eq!(slow.status, 201, "{slow:?}");
+    orders.push(slow.order().unwrap());
+    let declined = anna.order(service.main, "bad", &cups_with(1, BAD)).await;
+    assert_eq!(declined.problem(), "payment-declined");
+    let cancelled = anna.wish(service.main, &orders[0], "cancel", "c", None).await;
+    assert_eq!(shown(&cancelled).1, "cancelled");
+    shop.settles().await;
+    let told = match mode {
+        "none" => 0,
+        "twice" => 14,
+        // "processing" of each that succeeded: three at once and one by and by.
+        "shuffled" => 11,
+        _ => 7,
+    };
+    eventually("the provider has told everything", async || shop.till.courier.bag().len() >= told).await;
+    assert_eq!(now(&anna, service.main, &orders[0]).await, is(200, "cancelled", "card", "refunded"));
+    for order in &orders[1..] {
+        assert_eq!(now(&anna, service.main, order).await, is(200, "paid", "card", "captured"));
+    }
+    assert_eq!(now(&anna, service.main, &declined.order().unwrap()).await, is(200, "pending", "card", "declined"));
+    assert_eq!((shop.till.charges().await, shop.stock("CUP").await), (4, 6));
+    let refused = shop.till.courier.refused();
+    assert!(refused.is_empty(), "{refused:?}");
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn callbacks_twice_at_the_same_time_change_nothing() {
+    with_callbacks("twice", "0s").await;
+}
+
+#[tokio::test]
+async fn late_callbacks_change_nothing() {
+    with_callbacks("late", "100ms").await;
+}
+
+#[tokio::test]
+async fn callbacks_in_the_wrong_order_change_nothing() {
+    with_callbacks("shuffled", "50ms").await;
+}
+
+#[tokio::test]
+async fn callbacks_that_overtake_the_answer_change_nothing() {
+    with_callbacks("early", "0s").await;
+}
+
+#[tokio::test]
+async fn missing_callbacks_change_nothing() {
+    with_callbacks("none", "0s").await;
+}
+
+/// Between the provider's callback and its answer, the buyer has called the order off: the answer does not bring it back.
+#[tokio::test]
+async fn an_answer_that_comes_late_does_not_wipe_out_what_has_happened_meanwhile() {
+    let shop = Shop::open(&["--latency", "600ms", "--callbacks", "early"], PATIENT).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    let placing = tokio::spawn({
+        let (anna, at) = (anna.clone(), service.main);
+        async move { anna.order(at, "k", &cups(2)).await }
+    });
+    eventually("the callback has paid it", async || shop.count("FROM orders WHERE status = 'paid'").await == 1).await;
+    let order = anna.get(service.main, "/api/orders").await.json()["orders"][0]["id"].as_str().unwrap().to_owned();
+    let cancelled = anna.wish(service.main, &order, "cancel", "c", None).await;
+    assert_eq!(shown(&cancelled), is(200, "cancelled", "card", "refund_due"), "{cancelled:?}");
+    let placed = placing.await.unwrap();
+    assert_eq!((placed.status, shown(&placed).1), (201, "cancelled".to_owned()), "{placed:?}");
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "cancelled", "card", "refund_due"));
+    assert_eq!(shop.stock("CUP").await, 10);
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn a_signature_that_is_missing_forged_or_stale_is_refused_and_nothing_is_read() {
+    let (shop, service, anna) = losing().await;
+    let (order, callback) = unheard_of(&shop, &service, &anna).await;
+    let url = format!("http://{}/api/payments/callback", service.main);
+    let post = |signature: Option<String>, body: Vec<u8>| {
+        let request = http().build().unwrap().post(&url).body(body);
+        match signature {
+            Some(signature) => request.header("stripe-signature", signature),
+            None => request,
+        }
+    };
+    let body = callback.body.to_vec();
+    let stale = Callback::signed_as_of(body.clone(), -301).signature;
+    let future = Callback::signed_as_of(body.clone(), 600).signature;
+    let other =
+        oncegate::payment::signature::sign("another secret", &body, time::OffsetDateTime::now_utc().unix_timestamp());
+    let good = &callback.signature;
+    for (what, request) in [
+        ("missing", post(None, body.clone())),
+        ("empty", post(Some(String::new()), body.clone())),
+        ("no signature", post(Some("t=1".into()), body.clone())),
+        ("another secret", post(Some(other), body.clone())),
+        ("stale", post(Some(stale), body.clone())),
+        ("from the future", post(Some(future), body.clone())),
+        ("another body", post(Some(good.clone()), [&body[..], b" "].concat())),
+        ("twice", post(Some(good.clone()), body.clone()).header("stripe-signature", good)),
+    ] {
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{what}");
+        assert_eq!(answer.headers()["content-type"], "application/problem+json");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(
+            (&problem["type"], &problem["retryable"]),
+            (&json!("/problems/signature-invalid"), &json!(false)),
+            "{what}"
+        );
+        assert_eq!(problem["instance"], "/api/payments/callback");
+    }
+    assert_eq!(http().build().unwrap().get(&url).send().await.unwrap().status(), 405);
+    assert_eq!(Callback::signed(vec![b' '; 64 * 1024 + 1]).deliver(service.main).await, 413);
+    assert_eq!(shop.count("FROM payment_events").await, 0);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "pending", "card", "unknown"));
+    assert_eq!(Callback::signed_as_of(body, -290).deliver(service.main).await, 200, "within five minutes");
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn a_signed_callback_that_cannot_be_read_is_malformed() {
+    let shop = Shop::open(&[], PATIENT).await;
+    let service = shop.start().await;
+    for body in
+        ["", "{", "[]", "{}", r#"{"id":"e","type":"payment_intent.succeeded","data":{"object":{"id":1}}}"#, "\u{fffd}"]
+    {
+        let answer = Callback::signed(body).try_deliver(service.main).await.unwrap();
+        assert_eq!(answer.status(), 400, "{body}");
+        assert_eq!(answer.json::<Value>().await.unwrap()["type"], "/problems/malformed-request", "{body}");
+    }
+    assert_eq!(shop.count("FROM payment_events").await, 0);
+}
+
+#[tokio::test]
+async fn an_unknown_order_or_attempt_comes_again_and_an_unknown_kind_does_not() {
+    let shop = Shop::open(&[], PATIENT).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    let order = paid(&anna, service.main, "k", &cups(1)).await;
+    let intent = |id: &str, order: &str, attempt: &str| {
+        json!({"id": id, "amount": 100, "currency": "eur", "status": "succeeded",
+            "metadata": {"order_id": order, "attempt": attempt}})
+    };
+    let stranger = uuid::Uuid::now_v7().to_string();
+    for object in [
+        intent("pi_x", &stranger, "1"),
+        intent("pi_x", "not an id", "1"),
+        intent("pi_x", &order, "7"),
+        intent("pi_x", &order, "one"),
+        json!({"id": "pi_x", "amount": 100, "currency": "eur"}),
+    ] {
+        let callback = Callback::about("payment_intent.succeeded", &object);
+        assert_eq!(callback.deliver(service.main).await, 404, "{object}");
+        assert_eq!(callback.deliver(service.main).await, 404, "it is not marked as heard: {object}");
+    }
+    let refund = Callback::about("charge.refunded", &json!({"id": "ch_x", "payment_intent": "pi_x"}));
+    assert_eq!(refund.deliver(service.main).await, 404);
+    let before = shop.count("FROM payment_events").await;
+    let other = Callback::about("customer.created", &json!({"id": "cus_1"}));
+    assert_eq!((other.deliver(service.main).await, other.deliver(service.main).await), (200, 200));
+    assert_eq!(shop.count("FROM payment_events").await, before + 1);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+    shop.holds().await;
+}
+
+#[tokio::test]
+async fn amount_currency_and_order_have_to_fit_or_nothing_is_changed() {
+    let (shop, service, anna) = losing().await;
+    let (order, callback) = unheard_of(&shop, &service, &anna).await;
+    let changed = |member: &str, value: Value| {
+        let mut object = callback.object();
+        object[member] = value;
+        Callback::about("payment_intent.succeeded", &object)
+    };
+    for wrong in [changed("amount", json!(199)), changed("amount", json!(-200)), changed("currency", json!("usd"))] {
+        assert_eq!((wrong.deliver(service.main).await, wrong.deliver(service.main).await), (200, 200));
+    }
+    assert_eq!(shop.count("FROM payment_events WHERE outcome = 'mismatch'").await, 3);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "pending", "card", "unknown"));
+    assert_eq!(callback.deliver(service.main).await, 200);
+    assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "card", "captured"));
+
+    // The payment of one order, said to be another's.
+    let other = anna.order(service.main, "k-2", &cups_with(2, BAD)).await.order().unwrap();
+    let stolen = changed("metadata", json!({"order_id": other, "attempt": "1"}));
+    assert_eq!(stolen.deliver(service.main).await, 200);
+    assert_eq!(shop.count("FROM payment_events WHERE outcome = 'mismatch'").await, 4);
+    assert_eq!(now(&anna, service.main, &other).await, is(200, "pending", "card", "declined"));
+    assert_eq!(shop.count(&format!("FROM payments WHERE {}", of(&other))).await, 1);
+    shop.holds().await;
+}
