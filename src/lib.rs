@@ -18,7 +18,7 @@
 //! | 0 | [`order`] | the domain: pure, no I/O |
 //!
 //! HTTP and HTML (`axum`, `askama`, `tower_sessions`) stay in rows 5 and above, SQL (`sqlx`) in [`store`], Redis in
-//! [`guard::token`]. What a visitor can do is in `templates/`, what the databases promise in `migrations/`.
+//! [`guard::token`] and [`worker::queue`]. What a visitor can do is in `templates/`, what the databases promise in `migrations/`.
 //!
 //! # Two walks
 //!

@@ -110,6 +110,8 @@ CREATE TABLE payment_events (
     received_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (provider, event_id)
 );
+-- For the sweep.
+CREATE INDEX payment_events_by_age ON payment_events (received_at);
 
 -- What is to be told to the queue, written in the transaction that makes it true.
 CREATE TABLE outbox (
@@ -117,10 +119,21 @@ CREATE TABLE outbox (
     topic        text NOT NULL,
     payload      text NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT now(),
-    published_at timestamptz
+    published_at timestamptz,
+    -- When a relay may take it (again): while one has it, only after that one must have died; once it is published,
+    -- only after the queue must have lost it.
+    due_at       timestamptz NOT NULL DEFAULT now(),
+    publishings  integer     NOT NULL DEFAULT 0,
+    -- Set in the transaction of its effect. Until then the queue is told again and again: this row is the truth, the
+    -- queue only carries it.
+    consumed_at  timestamptz
 );
 -- The relay reads only what is still to be told, however much has been told.
+CREATE INDEX outbox_due ON outbox (due_at) WHERE consumed_at IS NULL;
+-- How far the relay is behind.
 CREATE INDEX outbox_unpublished ON outbox (created_at) WHERE published_at IS NULL;
+-- For the sweep.
+CREATE INDEX outbox_by_consumption ON outbox (consumed_at) WHERE consumed_at IS NOT NULL;
 
 -- Messages whose effect is there: a redelivery finds its row and does nothing.
 CREATE TABLE consumed_messages (
@@ -129,6 +142,8 @@ CREATE TABLE consumed_messages (
     consumed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (consumer, message_id)
 );
+-- For the sweep.
+CREATE INDEX consumed_messages_by_age ON consumed_messages (consumed_at);
 
 -- Thanks for an order.
 CREATE TABLE coupons (

@@ -114,17 +114,31 @@ CREATE TABLE payment_events (
     PRIMARY KEY (provider, event_id)
 ) STRICT, WITHOUT ROWID;
 
+-- The sweep.
+CREATE INDEX payment_events_by_age ON payment_events (received_at);
+
 -- What other parts must hear of, written in the transaction it speaks of: never lost, never of what was rolled back.
+-- due_at is when a relay may take it (again): while one has it, only after that one must have died; once it is
+-- published, only after the queue must have lost it. consumed_at is set in the transaction of the message's effect.
 CREATE TABLE outbox (
     id           TEXT    NOT NULL PRIMARY KEY,
     topic        TEXT    NOT NULL,
     payload      TEXT    NOT NULL,
     created_at   INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
-    published_at INTEGER
+    published_at INTEGER,
+    due_at       INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    publishings  INTEGER NOT NULL DEFAULT 0,
+    consumed_at  INTEGER
 ) STRICT;
 
--- The relay's question; published rows are of no interest to it.
+-- The relay's question; what has had its effect is of no interest to it.
+CREATE INDEX outbox_due ON outbox (due_at) WHERE consumed_at IS NULL;
+
+-- How far the relay is behind.
 CREATE INDEX outbox_unpublished ON outbox (created_at) WHERE published_at IS NULL;
+
+-- The sweep.
+CREATE INDEX outbox_by_consumption ON outbox (consumed_at) WHERE consumed_at IS NOT NULL;
 
 -- Which consumer has had which message: queues deliver at least once.
 CREATE TABLE consumed_messages (
@@ -133,6 +147,9 @@ CREATE TABLE consumed_messages (
     consumed_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
     PRIMARY KEY (consumer, message_id)
 ) STRICT, WITHOUT ROWID;
+
+-- The sweep.
+CREATE INDEX consumed_messages_by_age ON consumed_messages (consumed_at);
 
 -- Granted coupons, one per order and campaign.
 CREATE TABLE coupons (

@@ -18,7 +18,6 @@ CHECKS_FAILED=0
 # quotient A B FACTOR
 quotient() { awk -v a="$1" -v b="$2" -v f="$3" 'BEGIN { printf "%.6g", b ? a / b * f : 0 }'; }
 difference() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.6g", a - b }'; }
-sum() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.6g", a + b }'; }
 
 # spread FIGURE...  the median, the lowest and the highest.
 spread() {
@@ -30,10 +29,10 @@ spread() {
 
 note() {
     FIGURES[$1]+=" $2"
-    printf '  %-34s %s\n' "$1" "$2"
+    printf '  %-34s %12.3f\n' "$1" "$2"
 }
 
-figures_heading() { printf '\n%-34s %12s %12s %12s\n' "$1" median lowest highest; }
+figures_heading() { printf '\n%-36s %12s %12s %12s\n' "$1" median lowest highest; }
 
 figures() {
     local name spread
@@ -43,7 +42,7 @@ figures() {
         # Digits to tell the spread by: a whole number of orders, thousandths of a flush.
         awk -v name="$name" -v a="${spread[0]}" -v b="${spread[1]}" -v c="${spread[2]}" 'BEGIN {
             f = a >= 1000 ? "%12.0f" : "%12.3f"
-            printf "%-34s " f " " f " " f "\n", name, a, b, c
+            printf "  %-34s " f " " f " " f "\n", name, a, b, c
         }'
     done
 }

@@ -1,5 +1,5 @@
 //! What becomes of a claim's record when something has happened to its order: the answer that is stored and replayed, or
-//! none yet. Called inside the storage adapter's transaction, like [`render`](super::answer::render).
+//! none yet. Called inside the storage adapter's transaction, like `render`.
 
 use super::answer::{ORDERS, placed, refusal, render, shown};
 use super::failure::Failure;

@@ -162,7 +162,7 @@ impl Settling {
     /// Settles a batch, without those whose goods are known to be held; when it fails as a whole, one by one.
     async fn batch(&self, batch: Vec<Claimed>) {
         let (stopped, batch): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|claimed| self.held.stops(&goods(&claimed.ticket.asked)));
+            batch.into_iter().partition(|claimed| self.held.stops(&claimed.ticket.asked));
         stopped.into_iter().for_each(|claimed| self.to_slow_lane(claimed));
         if batch.is_empty() {
             return;
@@ -182,7 +182,7 @@ impl Settling {
     /// Each order for itself. The first that meets a held row sends all that want the same goods to the slow lane.
     async fn one_by_one(&self, batch: Vec<Claimed>) {
         for claimed in batch {
-            if self.held.stops(&goods(&claimed.ticket.asked)) {
+            if self.held.stops(&claimed.ticket.asked) {
                 self.to_slow_lane(claimed);
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::store::{Store, StoreError};
 /// How long a database that does not answer is waited for: an operator is told within 15 s.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long one statement of a command may take; an import is one of them.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Connects, and brings the schema up to date unless that is forbidden.
 ///

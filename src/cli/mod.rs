@@ -12,7 +12,9 @@ mod catalogue;
 mod database;
 mod gateway;
 mod log;
+mod records;
 mod serve;
+mod sweep;
 mod token;
 
 use std::io::{self, Write};
@@ -51,6 +53,11 @@ enum Command {
     /// What is in stock
     #[command(subcommand)]
     Stock(Stock),
+    /// Take away once what is over, and cancel what was not paid in time
+    Sweep,
+    /// What became of idempotency keys
+    #[command(subcommand)]
+    Records(records::Wanted),
     /// Stand in for the payment provider, in tests and trials
     Gateway(gateway::Wanted),
 }
@@ -130,6 +137,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
             Command::Migrate => database::migrate(&settings).await,
             Command::Products(Products::Import { file }) => catalogue::import(&settings, &file).await,
             Command::Stock(Stock::Set { sku, stock }) => catalogue::set_stock(&settings, &sku, &stock).await,
+            Command::Sweep => sweep::run(&settings).await,
+            Command::Records(wanted) => records::run(&settings, wanted).await,
             Command::Gateway(wanted) => gateway::run(wanted).await,
         }
     });

@@ -14,7 +14,7 @@ use std::time::Duration;
 use secrecy::SecretBox;
 use thiserror::Error;
 
-pub use read::{LONGEST, database, duration};
+pub use read::{LONGEST, database, duration, payment_window};
 pub use secrets::SHORTEST_SECRET;
 pub use settings::{Settings, misspelt, name};
 pub use url::RedactedUrl;

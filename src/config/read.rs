@@ -124,6 +124,15 @@ pub fn database(settings: &Settings) -> Result<Database, ConfigError> {
     Ok(read.unwrap_or_else(|| Database::Sqlite("data/oncegate.db".into())))
 }
 
+/// `ONCEGATE_PAYMENT_WINDOW` alone, for a sweep by hand.
+///
+/// # Errors
+/// When it does not fit.
+pub fn payment_window(settings: &Settings) -> Result<Duration, ConfigError> {
+    let half_an_hour = Duration::from_secs(30 * 60);
+    duration_between(name::PAYMENT_WINDOW, settings.payment_window.as_ref(), SHORTEST_TTL..=LONGEST, half_an_hour)
+}
+
 fn gateway(settings: &Settings) -> Result<Option<Gateway>, ConfigError> {
     let address = url_value(name::GATEWAY_URL, settings.gateway_url.as_ref(), url::GATEWAY_FORMS, url::gateway)?;
     let key = text(name::GATEWAY_KEY, settings.gateway_key.as_ref())?;
@@ -181,7 +190,7 @@ pub fn config(settings: &Settings) -> Result<Config, ConfigError> {
         ops_listen,
         public_origin: url_value(name::PUBLIC_URL, s.public_url.as_ref(), url::ORIGIN_FORMS, url::origin)?,
         form_token_ttl: duration_between(name::FORM_TOKEN_TTL, s.form_token_ttl.as_ref(), ttl.clone(), minutes(30))?,
-        key_ttl: duration_between(name::KEY_TTL, s.key_ttl.as_ref(), ttl.clone(), minutes(24 * 60))?,
+        key_ttl: duration_between(name::KEY_TTL, s.key_ttl.as_ref(), ttl, minutes(24 * 60))?,
         lease: duration_between(name::LEASE, s.lease.as_ref(), SHORTEST_LEASE..=LONGEST, Duration::from_secs(30))?,
         form_wait: duration_between(name::FORM_WAIT, s.form_wait.as_ref(), wait.clone(), Duration::from_secs(2))?,
         api_wait: duration_between(name::API_WAIT, s.api_wait.as_ref(), wait, Duration::ZERO)?,
@@ -189,7 +198,7 @@ pub fn config(settings: &Settings) -> Result<Config, ConfigError> {
         queue: usize::try_from(number_between(name::QUEUE, s.queue.as_ref(), 1..=LONGEST_QUEUE, 1024)?)
             .expect("within a million"),
         sweep_interval: duration_between(name::SWEEP_INTERVAL, s.sweep_interval.as_ref(), from_zero, minutes(5))?,
-        payment_window: duration_between(name::PAYMENT_WINDOW, s.payment_window.as_ref(), ttl, minutes(30))?,
+        payment_window: payment_window(s)?,
         opening_balance: number_between(
             name::OPENING_BALANCE,
             s.opening_balance.as_ref(),

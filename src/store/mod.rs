@@ -7,8 +7,11 @@
 //! repeat after an unknown commit finds what stands instead of doing it twice.
 
 mod change;
+mod message;
 pub mod postgres;
 pub mod sqlite;
+mod story;
+mod sweep;
 
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::order::decide::{Asked, Decision};
 use crate::order::life::Life;
@@ -23,6 +27,9 @@ use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId
 use crate::order::{Order, Product};
 
 pub use change::{Change, ChangeRules, Changed, Conclusion, Due, ProviderEvent};
+pub use message::{Grant, Granted, Message, ORDER_PAID, Republish};
+pub use story::{RecordFilter, RecordStatus, RecordStory};
+pub use sweep::Sweep;
 
 /// What can go wrong in a database, as far as callers act on it.
 #[derive(Debug, Error)]
@@ -270,6 +277,35 @@ pub trait Store: Send + Sync + 'static {
     async fn due_payments(&self, limit: u32, base: Duration, longest: Duration) -> Result<Vec<Due>>;
     /// At most `limit` orders that are pending for longer than `window` with no attempt in flight, oldest first.
     async fn overdue_orders(&self, window: Duration, limit: u32) -> Result<Vec<OrderId>>;
+
+    // --- the queue ---
+
+    /// At most `limit` messages whose time to be published has come, the longest waiting first; no other caller gets them
+    /// before `lease` is over.
+    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>>;
+    /// Marks messages as published, to be published again if their effect does not show.
+    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()>;
+    /// How long the oldest message waits that was never published; zero: there is none.
+    async fn publishing_lag(&self) -> Result<Duration>;
+    /// Grants coupons of `campaign` to orders that are paid or shipped, and marks their messages as consumed by `consumer`,
+    /// in one transaction. The messages of one call must differ. Answers in their order.
+    async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>>;
+
+    // --- sweeping ---
+
+    /// Takes away at most `limit` rows, in a short transaction of their own, and tells how many. The condition is looked at
+    /// again while each row is held; a row that somebody else holds is left for the next sweep.
+    async fn sweep(&self, what: Sweep, limit: u32) -> Result<u64>;
+
+    // --- the records, for operators ---
+
+    /// Records, those that expire first first.
+    async fn list_records(&self, filter: RecordFilter) -> Result<Vec<RecordStory>>;
+    /// The records under this key, of one account or of all (which may take long on a large table).
+    async fn find_records(&self, key: &Key, account: Option<AccountId>) -> Result<Vec<RecordStory>>;
+    /// Ends the lease of whatever is `processing` under this key of this account, so that the next retry takes over, and tells what
+    /// that was. The worker that holds the claim may still finish first.
+    async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>>;
 
     // --- accounts ---
 

@@ -10,6 +10,7 @@ mod cli;
 #[allow(dead_code, reason = "shared with the browser tests, which use other parts")]
 mod harness;
 mod payments;
+mod queue;
 mod races;
 mod rooms;
 mod sabotage;

@@ -28,7 +28,7 @@ struct Shop {
 /// Never over, and the reconciler never due, within a test that does not wait for them.
 const PATIENT: &[(&str, &str)] = &[("ONCEGATE_LEASE", "60s")];
 /// Everything is due soon: for tests of what happens by itself.
-const HASTY: &[(&str, &str)] = &[("ONCEGATE_LEASE", "2s")];
+const HASTY: &[(&str, &str)] = &[("ONCEGATE_LEASE", "4s")];
 
 impl Shop {
     /// With these flags of the stand-in, and these settings of the service.

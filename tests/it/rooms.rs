@@ -35,7 +35,7 @@ const ONLY: [(&str, &[&str]); 9] = [
     ("askama", &["web", "api"]),
     ("tower_sessions", &["web"]),
     ("sqlx", &["store"]),
-    ("redis", &["guard::token"]),
+    ("redis", &["guard::token", "worker::queue"]),
     // The domain is pure: no I/O, no clock, nothing to wait for.
     ("tokio", &["cli", "serve", "web", "api", "worker", "checkout", "app", "guard", "payment", "store"]),
 ];

@@ -38,6 +38,12 @@ pub(super) fn is_lost(error: &Error) -> bool {
     matches!(map(error), StoreError::Unreachable(_)) && !matches!(error, Error::PoolClosed)
 }
 
+/// Whether the transaction had to make way for another: a fresh one may pass.
+pub(super) fn makes_way(error: &Error) -> bool {
+    let code = error.as_database_error().and_then(|database| database.code());
+    matches!(code.as_deref(), Some("40001" | "40P01"))
+}
+
 /// Why a piece of work of several statements stopped.
 pub(super) enum Stop {
     /// It had to make way for another transaction (deadlock, serialization): a fresh one may pass.
@@ -48,9 +54,7 @@ pub(super) enum Stop {
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
-        let code = error.as_database_error().and_then(|database| database.code());
-        let makes_way = matches!(code.as_deref(), Some("40001" | "40P01"));
-        if makes_way { Self::MakesWay(map(&error)) } else { Self::Failed(map(&error)) }
+        if makes_way(&error) { Self::MakesWay(map(&error)) } else { Self::Failed(map(&error)) }
     }
 }
 

@@ -26,11 +26,14 @@ mod catalogue;
 mod change;
 mod errors;
 mod orders;
+mod outbox;
 mod payments;
 mod pools;
 mod records;
 mod sessions;
 mod settle;
+mod stories;
+mod sweep;
 
 use std::time::Duration;
 
@@ -39,10 +42,12 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgConnection};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::{
-    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, OrderRef, Placing,
-    ProviderEvent, Record, RecordId, Result, SettleRules, Settled, Store, StoreError,
+    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
+    OrderRef, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result, SettleRules,
+    Settled, Store, StoreError, Sweep,
 };
 use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Key, OrderId, Sku, Subject};
@@ -116,11 +121,14 @@ impl Postgres {
             change::STATEMENTS,
             change::write::STATEMENTS,
             orders::STATEMENTS,
+            outbox::STATEMENTS,
             payments::STATEMENTS,
             records::STATEMENTS,
             sessions::STATEMENTS,
             settle::load::STATEMENTS,
             settle::write::STATEMENTS,
+            stories::STATEMENTS,
+            sweep::STATEMENTS,
         ];
         rooms.into_iter().flatten().copied()
     }
@@ -216,6 +224,38 @@ impl Store for Postgres {
 
     async fn overdue_orders(&self, window: Duration, limit: u32) -> Result<Vec<OrderId>> {
         orders::overdue(&self.pools, window, limit).await
+    }
+
+    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>> {
+        outbox::take(&self.pools, limit, lease).await
+    }
+
+    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()> {
+        outbox::mark(&self.pools, messages, republish).await
+    }
+
+    async fn publishing_lag(&self) -> Result<Duration> {
+        outbox::lag(&self.pools).await
+    }
+
+    async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>> {
+        outbox::grant(&self.pools, consumer, campaign, grants).await
+    }
+
+    async fn sweep(&self, what: Sweep, limit: u32) -> Result<u64> {
+        sweep::sweep(&self.pools, what, limit).await
+    }
+
+    async fn list_records(&self, filter: RecordFilter) -> Result<Vec<RecordStory>> {
+        stories::list(&self.pools, filter).await
+    }
+
+    async fn find_records(&self, key: &Key, account: Option<AccountId>) -> Result<Vec<RecordStory>> {
+        stories::find(&self.pools, key, account).await
+    }
+
+    async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>> {
+        stories::free(&self.pools, account, key).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {

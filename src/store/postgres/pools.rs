@@ -10,7 +10,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgQue
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
-use super::errors::{Stop, broken, is_lost, map};
+use super::errors::{Stop, broken, is_lost, makes_way, map};
 use crate::store::{Result, StoreError};
 
 /// Claims are one short statement for many keys; a second connection keeps a claim that waits for another process's
@@ -20,6 +20,8 @@ const CLAIM_CONNECTIONS: u32 = 2;
 const SETTLE_CONNECTIONS: u32 = 4;
 /// Reads of pages and of the API, sessions, accounts: single look-ups of well under a millisecond.
 const GENERAL_CONNECTIONS: u32 = 6;
+/// How often a statement runs that was chosen to end a deadlock: each time another transaction got on.
+const QUERY_ATTEMPTS: usize = 5;
 /// A connection that was used a moment ago is trusted; after a longer pause it is asked first, so that a server
 /// restarted meanwhile costs a round trip and not a failed request.
 const TRUSTED_IDLE: Duration = Duration::from_millis(100);
@@ -36,7 +38,8 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
         return Err(broken("the URL of a PostgreSQL database begins with postgres://"));
     }
     let options = PgConnectOptions::from_str(url).map_err(|_| broken("the URL of the database cannot be read"))?;
-    Ok(options.application_name("oncegate"))
+    // What a server has to say by the way ("relation already exists, skipping") is nothing to be logged at each start.
+    Ok(options.application_name("oncegate").options([("client_min_messages", "warning")]))
 }
 
 pub(super) struct Pools {
@@ -173,12 +176,19 @@ impl Pools {
         tokio::time::timeout(self.patience, work).await.map_err(silent)
     }
 
-    /// Runs a statement that may run twice: when its connection turns out to be dead, once more on a fresh one. As
-    /// a restarted server kills them all, the other idle ones are thrown away first.
+    /// Runs a statement that may run twice: when its connection turns out to be dead, once more on a fresh one, as
+    /// a restarted server kills them all, without the other idle ones; and again when it had to make way for another
+    /// transaction, a few times.
     pub(super) async fn query(&self, statement: impl Fn() -> Statement) -> Result<Vec<PgRow>> {
-        match self.query_once(statement()).await? {
-            Err(error) if is_lost(&error) => discard_idle(&self.general),
-            done => return done.map_err(|e| map(&e)),
+        for _ in 1..QUERY_ATTEMPTS {
+            match self.query_once(statement()).await? {
+                Err(error) if makes_way(&error) => {}
+                Err(error) if is_lost(&error) => {
+                    discard_idle(&self.general);
+                    break;
+                }
+                done => return done.map_err(|e| map(&e)),
+            }
         }
         self.query_once(statement()).await?.map_err(|e| map(&e))
     }

@@ -25,6 +25,8 @@ mod records;
 mod row;
 mod sessions;
 mod settle;
+mod stories;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -34,10 +36,12 @@ use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, SqlitePool, Transaction};
 use time::OffsetDateTime;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::{
-    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, OrderRef, Placing,
-    ProviderEvent, Record, RecordId, Result, SettleRules, Settled, Store, StoreError,
+    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
+    OrderRef, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result, SettleRules,
+    Settled, Store, StoreError, Sweep,
 };
 use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Key, OrderId, Sku, Subject};
@@ -184,6 +188,38 @@ impl Store for Sqlite {
 
     async fn overdue_orders(&self, window: Duration, limit: u32) -> Result<Vec<OrderId>> {
         orders::overdue(self, window, limit).await
+    }
+
+    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>> {
+        outbox::take(self, limit, lease).await
+    }
+
+    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()> {
+        outbox::mark(self, messages, republish).await
+    }
+
+    async fn publishing_lag(&self) -> Result<Duration> {
+        outbox::lag(self).await
+    }
+
+    async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>> {
+        outbox::grant(self, consumer, campaign, grants).await
+    }
+
+    async fn sweep(&self, what: Sweep, limit: u32) -> Result<u64> {
+        sweep::sweep(self, what, limit).await
+    }
+
+    async fn list_records(&self, filter: RecordFilter) -> Result<Vec<RecordStory>> {
+        stories::list(self, filter).await
+    }
+
+    async fn find_records(&self, key: &Key, account: Option<AccountId>) -> Result<Vec<RecordStory>> {
+        stories::find(self, key, account).await
+    }
+
+    async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>> {
+        stories::free(self, account, key).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {

@@ -268,6 +268,13 @@ async fn no_question_of_the_busy_paths_reads_a_whole_table() {
         orders::OVERDUE,
         payments::DUE,
         payments::ORDER_OF,
+        outbox::DUE,
+        outbox::LAG,
+        sweep::RECORDS,
+        sweep::SESSIONS,
+        sweep::OUTBOX,
+        sweep::CONSUMED,
+        sweep::EVENTS,
     ] {
         let plan = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
         let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(plan).fetch_all(&shop.store.readers).await.unwrap();

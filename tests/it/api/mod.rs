@@ -4,6 +4,7 @@
 mod placing;
 mod reading;
 mod repeating;
+mod wishes;
 mod wrongs;
 
 use axum::Router;
@@ -25,7 +26,11 @@ async fn shop() -> Shop {
 }
 
 fn token(sub: &str) -> String {
-    let claims = json!({"sub": sub, "exp": time::OffsetDateTime::now_utc().unix_timestamp() + 600});
+    token_of(sub, None)
+}
+
+fn token_of(sub: &str, role: Option<&str>) -> String {
+    let claims = json!({"sub": sub, "role": role, "exp": time::OffsetDateTime::now_utc().unix_timestamp() + 600});
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &EncodingKey::from_secret(JWT_SECRET).unwrap())
         .unwrap()
 }

@@ -3,6 +3,7 @@
 //! The SQL of the tests is written so that both databases take it; what differs between them is in here.
 
 pub mod client;
+pub mod clock;
 pub mod goods;
 pub mod hold;
 pub mod invariants;

@@ -78,6 +78,14 @@ impl Service {
         }
     }
 
+    /// Whether it has logged a line with these words so far.
+    pub fn has_said(&mut self, words: &str) -> bool {
+        while let Ok(line) = self.lines.try_recv() {
+            self.log.push(line);
+        }
+        self.log.iter().any(|line| line.contains(words))
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id().expect("it still runs")).unwrap();

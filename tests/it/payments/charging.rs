@@ -161,14 +161,14 @@ async fn a_lost_answer_is_found_out_by_the_reconciler_where_nobody_asks_again() 
 #[tokio::test]
 async fn a_silent_provider_is_answered_503_and_a_retry_under_the_same_key_gets_one_charge() {
     // Slower than the shop waits (two thirds of the lease, and of that three quarters).
-    let shop = Shop::open(&["--latency", "1500ms", "--callbacks", "none"], HASTY).await;
+    let shop = Shop::open(&["--latency", "2500ms", "--callbacks", "none"], HASTY).await;
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
     let silent = anna.order(service.main, "k", &cups(1)).await;
     assert!(silent.is_unavailable(), "{silent:?}");
     let mut placed = None;
     eventually("it is placed", async || {
         let seen = anna.order(service.main, "k", &cups(1)).await;
-        assert!(seen.status == 201 || seen.is_unavailable() || seen.is_in_progress(2), "{seen:?}");
+        assert!(seen.status == 201 || seen.is_unavailable() || seen.is_in_progress(4), "{seen:?}");
         placed = (seen.status == 201).then_some(seen);
         placed.is_some()
     })

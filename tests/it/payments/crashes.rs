@@ -13,7 +13,7 @@ use crate::harness::service::Service;
 use crate::harness::site::eventually;
 
 /// In seconds, as in [`HASTY`].
-const LEASE: u64 = 2;
+const LEASE: u64 = 4;
 /// The charge is made at once, its answer comes this much later: time enough to kill whoever waits for it.
 const LATENCY: &[&str] = &["--latency", "700ms", "--callbacks", "none"];
 
@@ -80,7 +80,7 @@ async fn killed_between_charge_and_commit_the_reconciler_finishes_the_order_wher
 async fn killed_while_an_order_is_paid_anew_a_retry_resumes_that_attempt() {
     let shop = Shop::open(LATENCY, HASTY).await;
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
-    let order = anna.order(service.main, "k", &cups_with(1, BAD)).await.order().unwrap();
+    let order = anna.order_to_the_end(service.main, "k", &cups_with(1, BAD)).await.order().unwrap();
     let (path, card) = (format!("/api/orders/{order}/pay"), json!({"payment_method": "pm_card_visa"}));
     let lost = anna.try_post(service.main, &path, Some("p"), Some(&card));
     killed_after(&shop, service, lost).await;
@@ -98,7 +98,7 @@ async fn killed_while_an_order_is_paid_anew_a_retry_resumes_that_attempt() {
 async fn killed_while_an_order_is_paid_anew_the_reconciler_finishes_it_where_nobody_retries() {
     let shop = Shop::open(LATENCY, HASTY).await;
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
-    let order = anna.order(service.main, "k", &cups_with(1, BAD)).await.order().unwrap();
+    let order = anna.order_to_the_end(service.main, "k", &cups_with(1, BAD)).await.order().unwrap();
     let (path, card) = (format!("/api/orders/{order}/pay"), json!({"payment_method": "pm_card_visa"}));
     let lost = anna.try_post(service.main, &path, Some("p"), Some(&card));
     killed_after(&shop, service, lost).await;

@@ -150,7 +150,7 @@ async fn without_its_record_a_key_still_names_its_order_alone_and_twenty_at_once
         let told: BTreeSet<_> = answers.iter().filter_map(Seen::order).collect();
         assert_eq!(told, BTreeSet::from([first.order().unwrap()]));
         for answer in answers {
-            let stands = answer.status == 201 && answer.replayed() && answer.json() == first.json();
+            let stands = answer.status == 201 && answer.replayed() && but_for_coupon(&answer) == but_for_coupon(&first);
             assert!(stands || answer.is_in_progress(30), "{answer:?}");
         }
     }
@@ -178,4 +178,11 @@ async fn the_same_key_of_two_accounts_is_two_intents() {
     let told: BTreeSet<_> = answers.iter().filter_map(Seen::order).collect();
     assert_eq!((told.len(), site.orders().await), (2, 2), "{answers:?}");
     site.holds().await;
+}
+
+/// An order as it is now: its coupon may have been granted since.
+fn but_for_coupon(seen: &Seen) -> serde_json::Value {
+    let mut order = seen.json();
+    order["coupon"] = serde_json::Value::Null;
+    order
 }

@@ -19,7 +19,7 @@ const IN_THE_END: Duration = Duration::from_secs(LEASE + 8);
 async fn two_that_wake_up_after_their_lease_write_nothing_and_answer_what_the_third_did() {
     let Some(site) = Site::on_postgres(&SETTINGS).await else { return };
     let (client, order) = (site.client("a").await, want(&[("TEA", 3)]));
-    let ([first, second], third) = tokio::join!(site.start_two(), site.start());
+    let ([mut first, mut second], third) = tokio::join!(site.start_two(), site.start());
     site.warm_up(&client, &[&first, &second, &third]).await;
     let mut frozen = Vec::new();
     for service in [&first, &second] {
@@ -46,8 +46,12 @@ async fn two_that_wake_up_after_their_lease_write_nothing_and_answer_what_the_th
         let answer = answer.await.unwrap().expect("it answers after all");
         assert!(answer.same_as(&placed) || answer.is_unavailable(), "{answer:?}");
     }
-    for service in [&first, &second] {
-        eventually("its late writes are refused", async || service.counted("key", "lease_lost").await == 1).await;
+    for service in [&mut first, &mut second] {
+        // On a starved machine it may not even get to write.
+        eventually("its late writes are refused", async || {
+            service.counted("key", "lease_lost").await == 1 || service.has_said("orders could not be")
+        })
+        .await;
         assert!(client.order(service.main, "k", &order).await.same_as(&placed), "it serves on");
     }
     assert_eq!(site.orders().await, 1);
@@ -97,7 +101,7 @@ async fn on_sqlite_one_that_is_frozen_in_its_write_makes_the_others_say_not_now_
 
     let repeat = client.order(second.main, "k", &order).await;
     assert!(repeat.is_in_progress(LEASE), "reading needs no lock: {repeat:?}");
-    let neighbour = client.order(second.main, "another", &order).await;
+    let neighbour = client.order(second.main, Gate::PASSES, &order).await;
     assert!(neighbour.is_unavailable(), "{neighbour:?}");
     assert_eq!(client.get(second.main, "/api/products").await.status, 200, "reading goes on");
 
@@ -105,7 +109,7 @@ async fn on_sqlite_one_that_is_frozen_in_its_write_makes_the_others_say_not_now_
     assert_eq!(first.end().await.0, None);
     gate.open(&site.under).await;
     assert!(frozen.await.unwrap().is_none());
-    retry(&client, second.main, "another", &order, IN_THE_END).await;
+    retry(&client, second.main, Gate::PASSES, &order, IN_THE_END).await;
     retry(&client, second.main, "k", &order, IN_THE_END).await;
     assert_eq!(site.orders().await, 2);
     site.holds().await;

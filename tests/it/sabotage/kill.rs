@@ -37,8 +37,8 @@ async fn kill_at(place: Place, left: Left) {
     let lost = send(&client, first.main, "k", &order);
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
     first.signal(Signal::SIGKILL);
-    assert_eq!(first.end().await.0, None, "it was killed");
     gate.open(&site.under).await;
+    assert_eq!(first.end().await.0, None, "it was killed");
     assert!(lost.await.unwrap().is_none(), "the first gave no answer");
 
     let (placed, meanwhile) = retry(&client, second.main, "k", &order, IN_THE_END).await;
@@ -96,8 +96,8 @@ async fn a_form_whose_process_was_killed_is_finished_by_sending_it_again() {
     };
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
     first.signal(Signal::SIGKILL);
-    assert_eq!(first.end().await.0, None);
     gate.open(&site.under).await;
+    assert_eq!(first.end().await.0, None);
     assert!(!lost.await.unwrap());
 
     let again = buyer.submit(second.main, &pair, "TEA", 1).await;
@@ -125,8 +125,8 @@ async fn a_batch_that_was_killed_is_finished_order_by_order() {
     let lost: Vec<_> = (0..10).map(|n| send(&client, first.main, &format!("k{n}"), &order)).collect();
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
     first.signal(Signal::SIGKILL);
-    assert_eq!(first.end().await.0, None);
     gate.open(&site.under).await;
+    assert_eq!(first.end().await.0, None);
     for answer in lost {
         assert!(answer.await.unwrap().is_none());
     }
@@ -149,8 +149,8 @@ async fn of_thirty_retries_that_wait_for_the_end_of_the_lease_one_takes_over() {
     let lost = send(&client, first.main, "k", &order);
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
     first.signal(Signal::SIGKILL);
-    assert_eq!(first.end().await.0, None);
     gate.open(&site.under).await;
+    assert_eq!(first.end().await.0, None);
     assert!(lost.await.unwrap().is_none());
     let mut retries = JoinSet::new();
     for n in 0..30 {

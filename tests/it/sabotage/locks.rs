@@ -69,6 +69,9 @@ async fn forty_orders_of_a_held_row_do_not_hold_up_the_others_and_each_comes_to_
     }
     assert!(took.iter().all(|took| *took < SOON), "{took:?}");
     assert!(held.iter().all(|answer| !answer.is_finished()), "they still wait");
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND application_name = 'oncegate'";
+    assert!(site.under.sql.int(sessions).await <= 12, "waiting takes no more connections than the pools have");
     hold.release().await;
     for (n, answer) in held.into_iter().enumerate() {
         let answer = answer.await.unwrap().unwrap();
@@ -97,6 +100,7 @@ async fn an_order_that_cannot_be_settled_in_time_is_told_so_and_its_key_is_free_
         "SELECT count(*) FROM idempotency_records WHERE status = 'processing' AND lease_expires_at > unixepoch('subsec') * 1000"
     };
     eventually("the claim is given up", async || site.under.sql.int(live).await == 0).await;
+    assert!(begun.elapsed() < Duration::from_secs(6), "sooner than its lease ends: {:?}", begun.elapsed());
     hold.release().await;
     let placed = client.order(service.main, "k", &order).await;
     assert!(placed.status == 201 && !placed.replayed(), "a 503 is not replayed: {placed:?}");

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::{retry, send};
 use crate::harness::client::want;
+use crate::harness::proxy::Fault;
 use crate::harness::site::Site;
 
 /// The contract's own bound.
@@ -70,10 +71,34 @@ async fn orders_under_way_are_finished_and_answered_before_the_end() {
 
 #[tokio::test]
 async fn orders_under_way_are_finished_before_the_end_although_their_clients_have_left() {
-    stop_under_way(&[], false, Some(Duration::from_millis(300))).await;
+    // Longer than a stop waits for the database alone.
+    stop_under_way(&[], false, Some(Duration::from_secs(4))).await;
 }
 
 #[tokio::test]
 async fn orders_that_cannot_be_finished_are_given_up_before_the_end_and_free_for_the_next_process() {
     stop_under_way(&[("ONCEGATE_LEASE", "6s")], true, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_fell_silent_does_not_hold_the_end_up() {
+    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "3s")]).await else { return };
+    let (proxy, url) = site.database_proxy().await;
+    let mut service = site.start_with(&[("DATABASE_URL", &url)]).await;
+    let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
+    site.warm_up(&client, &[&service]).await;
+    proxy.set(Fault::Swallow);
+    let answer = send(&client, service.main, "k", &order);
+    let begun = Instant::now();
+    service.signal(Signal::SIGTERM);
+    service.wait_for("stopping").await;
+    let (code, log) = service.end().await;
+    assert_eq!(code, Some(0), "{log:#?}");
+    assert!(begun.elapsed() < IN_TIME, "{:?}", begun.elapsed());
+    assert!(answer.await.unwrap().is_none_or(|answer| answer.is_unavailable()));
+
+    let second = site.start().await;
+    retry(&client, second.main, "k", &order, 2 * SOON).await;
+    assert_eq!(site.orders().await, 1);
+    site.holds().await;
 }

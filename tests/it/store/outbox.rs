@@ -1,0 +1,216 @@
+//! The outbox on its way to the queue, and the effect of its messages.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use oncegate::order::life::Happening;
+use oncegate::order::values::OrderId;
+use oncegate::store::{Grant, Granted, Message, ORDER_PAID, Republish, Store};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::harness::TestStore;
+use crate::harness::goods::{LEASE, account, asked, place};
+use crate::harness::life::{by_balance, happens, shop};
+
+const NOW: Duration = Duration::ZERO;
+const NEVER: Republish = Republish { first: LEASE, longest: LEASE };
+const AT_ONCE: Republish = Republish { first: NOW, longest: NOW };
+const CAMPAIGN: &str = "welcome-back";
+
+fn grant(message: Uuid, order: OrderId) -> Grant {
+    Grant { message, order, code: Uuid::new_v4().to_string() }
+}
+
+async fn grant_one(store: &dyn Store, message: Uuid, order: OrderId) -> Granted {
+    store.grant_coupons("coupons", CAMPAIGN, &[grant(message, order)]).await.unwrap().remove(0)
+}
+
+async fn coupons_of(t: &TestStore, order: OrderId) -> i64 {
+    t.sql.int(&format!("SELECT count(*) FROM coupons WHERE order_id = '{order}' AND campaign = '{CAMPAIGN}'")).await
+}
+
+/// Many orders of one B each.
+async fn many(t: &TestStore, n: usize) {
+    let buyer = account(&t.store, 1_000_000).await;
+    for chunk in (0..n).collect::<Vec<_>>().chunks(50) {
+        place(&t.store, chunk.iter().map(|k| asked(buyer, &format!("k{k}"), &[("B", 1)])).collect()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paid_order_has_one_message_that_one_relay_gets_until_its_lease_is_over() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), []);
+    assert_eq!(t.store.publishing_lag().await.unwrap(), NOW);
+    let order = by_balance(&t.store, buyer, "k").await;
+    let taken = t.store.take_messages(10, NOW).await.unwrap();
+    let [Message { id, topic, payload }] = &taken[..] else { panic!("{taken:?}") };
+    let told: serde_json::Value = serde_json::from_str(payload).unwrap();
+    assert_eq!(
+        (topic.as_str(), told["order_id"].as_str(), told["account_id"].as_str()),
+        (ORDER_PAID, Some(order.to_string().as_str()), Some(buyer.to_string().as_str()))
+    );
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), taken, "the relay that had it has died");
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), [], "this one lives");
+    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NULL").await, 1);
+    t.sql.run(&format!("UPDATE outbox SET created_at = {}", t.sql.moment(-60))).await;
+    assert!(t.store.publishing_lag().await.unwrap() >= Duration::from_secs(60));
+    t.store.mark_published(&[*id], NEVER).await.unwrap();
+    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NOT NULL").await, 1);
+    assert_eq!(t.store.publishing_lag().await.unwrap(), NOW);
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn relays_share_the_messages_and_none_is_given_to_two() {
+    let t = shop().await;
+    let second = t.second().await;
+    many(&t, 120).await;
+    let mut relays = JoinSet::new();
+    for n in 0..6 {
+        let store = if n % 2 == 0 { t.store.clone() } else { second.clone() };
+        relays.spawn(async move {
+            let mut got = Vec::new();
+            loop {
+                let taken = store.take_messages(7, LEASE).await.unwrap();
+                if taken.is_empty() {
+                    return got;
+                }
+                got.extend(taken.into_iter().map(|message| message.id));
+            }
+        });
+    }
+    let got = relays.join_all().await.concat();
+    // A relay may pass by what another holds just then: the rest is there for the next look.
+    let rest = t.store.take_messages(200, LEASE).await.unwrap();
+    let all: HashSet<Uuid> = got.iter().copied().chain(rest.iter().map(|message| message.id)).collect();
+    assert_eq!((all.len(), got.len() + rest.len()), (120, 120));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_passes_by_what_another_is_taking_and_does_not_wait_for_it() {
+    if TestStore::on_postgres().await.is_none() {
+        return;
+    }
+    let t = shop().await;
+    many(&t, 3).await;
+    let taking = t.sql.keep_open("SELECT id FROM outbox ORDER BY due_at LIMIT 1 FOR UPDATE").await;
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap().len(), 2);
+    drop(taking);
+    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_published_message_is_told_again_until_its_effect_shows_and_at_ever_longer_intervals() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    let order = by_balance(&t.store, buyer, "k").await;
+    let id = t.store.take_messages(1, NOW).await.unwrap()[0].id;
+    t.store.mark_published(&[id], AT_ONCE).await.unwrap();
+    let first = t.sql.int(&format!("SELECT {} FROM outbox", t.sql.millis("published_at"))).await;
+    assert_eq!(t.store.take_messages(1, LEASE).await.unwrap()[0].id, id);
+
+    let hour = Duration::from_secs(3600);
+    let doubling = Republish { first: hour, longest: hour * 5 };
+    for hours in [2, 4, 5, 5] {
+        t.store.mark_published(&[id], doubling).await.unwrap();
+        let wait = t.sql.int(&format!("SELECT {} FROM outbox", t.sql.millis("due_at"))).await - t.sql.clock().await;
+        assert!((hours * 3_600_000 - 60_000..=hours * 3_600_000).contains(&wait), "{wait} for {hours} h");
+    }
+    assert_eq!(t.sql.int(&format!("SELECT {} FROM outbox", t.sql.millis("published_at"))).await, first);
+
+    t.store.mark_published(&[id], AT_ONCE).await.unwrap();
+    assert_eq!(grant_one(&*t.store, id, order).await, Granted::New);
+    assert_eq!(t.store.take_messages(1, LEASE).await.unwrap(), [], "its effect is there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coupon_is_granted_once_whatever_tells_of_the_order_and_how_often() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    let order = by_balance(&t.store, buyer, "k").await;
+    let id = t.store.take_messages(1, LEASE).await.unwrap()[0].id;
+    let (other, third) = (Uuid::now_v7(), Uuid::now_v7());
+    let grants = [grant(id, order), grant(other, order), grant(third, OrderId::new())];
+    let granted = t.store.grant_coupons("coupons", CAMPAIGN, &grants).await.unwrap();
+    let new = granted[..2].iter().filter(|granted| **granted == Granted::New).count();
+    assert_eq!((new, granted[2]), (1, Granted::Unknown), "{granted:?}");
+    assert_eq!(grant_one(&*t.store, id, order).await, Granted::Duplicate);
+    assert_eq!(grant_one(&*t.store, Uuid::now_v7(), order).await, Granted::Duplicate);
+
+    let coupon = t.store.coupons(buyer).await.unwrap();
+    assert_eq!((coupon.len(), coupon[0].order, coupon[0].campaign.as_str()), (1, order, CAMPAIGN));
+    assert!(grants[..2].iter().any(|grant| grant.code == coupon[0].code));
+    let marks = "SELECT count(*) FROM consumed_messages WHERE consumer = 'coupons'";
+    assert_eq!(t.sql.int(marks).await, 3, "every message but that of the unknown order");
+    let told = "SELECT count(*) FROM outbox WHERE consumed_at IS NOT NULL AND published_at IS NOT NULL";
+    assert_eq!(
+        t.sql.int(told).await,
+        1,
+        "what had its effect was published, whether or not the relay lived to mark it"
+    );
+    assert_eq!(t.store.grant_coupons("coupons", CAMPAIGN, &[]).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_was_cancelled_before_the_grant_gets_none_and_one_cancelled_later_keeps_it() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    let (before, after) = (by_balance(&t.store, buyer, "b").await, by_balance(&t.store, buyer, "a").await);
+    happens(&t.store, before, Happening::Cancel).await;
+    let message = Uuid::now_v7();
+    assert_eq!(grant_one(&*t.store, message, before).await, Granted::NotDue);
+    assert_eq!(grant_one(&*t.store, message, before).await, Granted::Duplicate);
+    assert_eq!(grant_one(&*t.store, Uuid::now_v7(), after).await, Granted::New);
+    happens(&t.store, after, Happening::Cancel).await;
+    assert_eq!((coupons_of(&t, before).await, coupons_of(&t, after).await), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_waits_for_a_cancellation_that_is_under_way_and_then_grants_nothing() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    let order = by_balance(&t.store, buyer, "k").await;
+    let cancelling = t.sql.keep_open(&format!("UPDATE orders SET status = 'cancelled' WHERE id = '{order}'")).await;
+    let store = t.store.clone();
+    let granting = tokio::spawn(async move { grant_one(&*store, Uuid::now_v7(), order).await });
+    // Whether it has come to the lock by then or not, it must not be answered from before.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!granting.is_finished());
+    cancelling.commit().await;
+    assert_eq!((granting.await.unwrap(), coupons_of(&t, order).await), (Granted::NotDue, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_consumers_at_once_grant_each_order_one_coupon() {
+    let t = shop().await;
+    let second = t.second().await;
+    many(&t, 40).await;
+    let told = t.store.take_messages(100, LEASE).await.unwrap();
+    let orders: Vec<(Uuid, OrderId)> = told
+        .iter()
+        .map(|message| {
+            let told: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
+            (message.id, OrderId(told["order_id"].as_str().unwrap().parse().unwrap()))
+        })
+        .collect();
+    let mut consumers = JoinSet::new();
+    for n in 0..50 {
+        let store = if n % 2 == 0 { t.store.clone() } else { second.clone() };
+        let mut grants: Vec<Grant> = orders.iter().map(|(message, order)| grant(*message, *order)).collect();
+        if n % 3 == 0 {
+            grants.iter_mut().for_each(|grant| grant.message = Uuid::now_v7());
+        }
+        // As a consumer does it: by message.
+        grants.sort_by_key(|grant| grant.message);
+        consumers.spawn(async move { store.grant_coupons("coupons", CAMPAIGN, &grants).await });
+    }
+    let mut new = 0;
+    for granted in consumers.join_all().await {
+        new += granted.unwrap().iter().filter(|granted| **granted == Granted::New).count();
+    }
+    assert_eq!((new, t.sql.int("SELECT count(*) FROM coupons").await), (40, 40));
+    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE consumed_at IS NULL").await, 0);
+}
