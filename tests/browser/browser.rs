@@ -140,7 +140,12 @@ impl Browser {
 
     /// Presses it several times in a row, as fast as a hand can.
     pub async fn press_quickly(&self, times: usize) {
-        let over = self.over(&self.find(BUTTON).await).await;
+        self.press_quickly_on(BUTTON, times).await;
+    }
+
+    /// The same on another button.
+    pub async fn press_quickly_on(&self, css: &str, times: usize) {
+        let over = self.over(&self.find(css).await).await;
         let clicks = (0..times).fold(over, |mouse, _| click_of(mouse).pause(BETWEEN_CLICKS));
         self.client.perform_actions(clicks).await.unwrap();
     }

@@ -8,6 +8,8 @@ use crate::scene::{Scene, TEA, eventually};
 
 const STOP: &str = ".stop";
 const TRYING: &str = "Still trying";
+/// Whether the browser shows its own page instead of one of the shop's.
+const NO_PAGE: &str = "return location.protocol == 'chrome-error:'";
 
 /// A form with a packet of tea.
 async fn about_to_order(settings: &[(&str, &str)], scripts: bool) -> (Scene, Browser) {
@@ -35,7 +37,7 @@ async fn without_the_script_f5_after_the_network_has_come_back_sends_the_form() 
     let (scene, browser) = about_to_order(&[], false).await;
     scene.wire.set(Fault::Refuse);
     browser.press().await;
-    browser.until("no page", "return location.protocol == 'chrome-error:'", &[]).await;
+    browser.until("no page", NO_PAGE, &[]).await;
     scene.wire.set(Fault::None);
     browser.reload().await;
     browser.at_order().await;
@@ -154,37 +156,67 @@ async fn a_shop_that_asks_to_come_back_later_is_obeyed_in_view() {
 }
 
 #[tokio::test]
-async fn a_shop_that_is_stopped_in_the_middle_finishes_first() {
-    let (mut scene, browser) = about_to_order(&[], true).await;
+async fn without_the_script_a_shop_that_is_busy_gives_the_form_back_to_be_sent_again() {
+    let (scene, browser) = about_to_order(&[("ONCEGATE_LEASE", "3s")], false).await;
     let hold = scene.hold().await;
     browser.press().await;
-    scene.until_decided("token", "accepted", 1).await;
-    scene.end_service(Signal::SIGTERM, hold).await;
-    assert_eq!(scene.orders().await, 1);
-    scene.start_service().await;
+    browser.sees("The shop is not answering just now").await;
+    assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "1");
+    assert_eq!(scene.orders().await, 0);
+    hold.release().await;
+    browser.press().await;
     browser.at_order().await;
     assert_eq!(scene.orders().await, 1);
 }
 
 #[tokio::test]
-async fn a_shop_that_is_killed_in_the_middle_and_started_again_takes_the_order_once() {
-    let (mut scene, browser) = about_to_order(&[("ONCEGATE_LEASE", "2s")], true).await;
-    let hold = scene.hold().await;
-    browser.press().await;
-    scene.until_decided("token", "accepted", 1).await;
-    scene.until_claimed().await;
-    scene.end_service(Signal::SIGKILL, hold).await;
-    browser.sees(TRYING).await;
-    assert_eq!(scene.orders().await, 0);
-    eventually("the lease is over", async || scene.leases().await == 0).await;
-    scene.start_service().await;
-    // Tokens that were in the process are gone with it: then the form comes back, and is sent by hand.
-    let outcome = "return /Paid|This form had expired/.test(document.body.innerText)";
-    browser.until("the order, or the form", outcome, &[]).await;
-    if browser.ask("return document.title", &[]).await.starts_with("Not ordered") {
-        assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "1");
+async fn a_shop_that_is_stopped_in_the_middle_finishes_first() {
+    for scripts in [true, false] {
+        let (mut scene, browser) = about_to_order(&[], scripts).await;
+        let hold = scene.hold().await;
         browser.press().await;
+        scene.until_decided("token", "accepted", 1).await;
+        scene.end_service(Signal::SIGTERM, hold).await;
+        assert_eq!(scene.orders().await, 1);
+        if !scripts {
+            browser.until("no page", NO_PAGE, &[]).await;
+        }
+        scene.start_service().await;
+        if !scripts {
+            browser.reload().await;
+        }
+        browser.at_order().await;
+        assert_eq!(scene.orders().await, 1, "scripts: {scripts}");
     }
-    browser.at_order().await;
-    assert_eq!(scene.orders().await, 1);
+}
+
+#[tokio::test]
+async fn a_shop_that_is_killed_in_the_middle_and_started_again_takes_the_order_once() {
+    for scripts in [true, false] {
+        let (mut scene, browser) = about_to_order(&[("ONCEGATE_LEASE", "2s")], scripts).await;
+        let hold = scene.hold().await;
+        browser.press().await;
+        scene.until_decided("token", "accepted", 1).await;
+        scene.until_claimed().await;
+        scene.end_service(Signal::SIGKILL, hold).await;
+        match scripts {
+            true => browser.sees(TRYING).await,
+            false => browser.until("no page", NO_PAGE, &[]).await,
+        }
+        assert_eq!(scene.orders().await, 0);
+        eventually("the lease is over", async || scene.leases().await == 0).await;
+        scene.start_service().await;
+        if !scripts {
+            browser.reload().await;
+        }
+        // Tokens that were in the process are gone with it: then the form comes back, and is sent by hand.
+        let outcome = "return /Paid|This form had expired/.test(document.body.innerText)";
+        browser.until("the order, or the form", outcome, &[]).await;
+        if browser.ask("return document.title", &[]).await.starts_with("Not ordered") {
+            assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "1");
+            browser.press().await;
+        }
+        browser.at_order().await;
+        assert_eq!(scene.orders().await, 1, "scripts: {scripts}");
+    }
 }

@@ -1,69 +1,11 @@
-//! How the pages look, to eyes and to axe-core: each in three lights, kept as pictures in `target/screenshots`.
+//! How the pages look: each shown once to `eyes`. Those of orders that wait for their payment are in `paying`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
+use crate::eyes::look;
 use crate::harness::proxy::Fault;
 use crate::scene::{CUP, Scene, TEA};
-
-/// What a page is looked at with: name, width, height, device pixels for one of CSS, colour scheme.
-const LIGHTS: [(&str, u32, u32, u32, &str); 4] = [
-    ("desktop", 1280, 900, 1, "light"),
-    ("dark", 1280, 900, 1, "dark"),
-    ("phone", 390, 844, 2, "light"),
-    ("phone-dark", 390, 844, 2, "dark"),
-];
-
-/// Axe with its usual rules; answers the broken ones and where.
-const AXE: &str = "const done = arguments[arguments.length - 1]; \
-    axe.run(document, { resultTypes: ['violations'] }).then(\
-        (found) => done(found.violations.map((rule) => [rule.id, rule.help, ...rule.nodes.map((node) => node.html)])), \
-        (error) => done(String(error)))";
-
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target")
-}
-
-/// The checker's text: `AXE_CORE`, or what `scripts/test` has fetched before.
-fn axe() -> String {
-    let fetched = || {
-        let folders = fs::read_dir(target()).unwrap().map(|entry| entry.unwrap().path());
-        let mut files = folders.map(|folder| folder.join("axe.min.js"));
-        files.find(|file| file.exists()).expect("scripts/test fetches axe-core")
-    };
-    fs::read_to_string(std::env::var_os("AXE_CORE").map_or_else(fetched, PathBuf::from)).unwrap()
-}
-
-/// Takes the pictures of what is shown now, and lets axe look at it.
-async fn look(browser: &Browser, name: &str) {
-    let pictures = target().join("screenshots");
-    fs::create_dir_all(&pictures).unwrap();
-    for (light, width, height, scale, scheme) in LIGHTS {
-        let screen = json!({ "width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 500 });
-        browser.devtools("Emulation.setDeviceMetricsOverride", screen).await;
-        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        browser.devtools("Emulation.setEmulatedMedia", features).await;
-        let wide = "return document.documentElement.clientWidth == arguments[0] * 1";
-        browser.until("the screen has its size", wide, &[&width.to_string()]).await;
-        let overflow = browser.ask("return document.documentElement.scrollWidth - innerWidth", &[]).await;
-        assert!(overflow.parse::<i64>().unwrap() <= 0, "{name} on {light} is {overflow} pixels too wide");
-
-        let whole = json!({ "format": "png", "captureBeyondViewport": true });
-        let picture = browser.devtools("Page.captureScreenshot", whole).await;
-        let picture = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
-        fs::write(pictures.join(format!("{name}-{light}.png")), picture).unwrap();
-
-        browser.ask(&format!("if (!window.axe) {{ {} }}", axe()), &[]).await;
-        assert_eq!(browser.run_later(AXE).await, json!([]), "{name} on {light}");
-    }
-    browser.devtools("Emulation.clearDeviceMetricsOverride", json!({})).await;
-    browser.devtools("Emulation.setEmulatedMedia", json!({ "features": [] })).await;
-}
 
 async fn at_the_form() -> (Scene, Browser) {
     let (scene, browser) = tokio::join!(Scene::open(), Browser::start());
@@ -90,7 +32,7 @@ async fn the_form_empty_filled_and_to_be_corrected() {
 async fn the_form_while_it_is_sent_tried_again_and_stopped() {
     let (scene, browser) = at_the_form().await;
     browser.want(TEA, "2").await;
-    scene.wire.set(Fault::Stall);
+    scene.wire.set(Fault::Swallow);
     browser.press().await;
     browser.sees("Your order is being placed").await;
     look(&browser, "form-sending").await;
@@ -100,6 +42,12 @@ async fn the_form_while_it_is_sent_tried_again_and_stopped() {
     browser.click(".stop").await;
     browser.sees("Stopped").await;
     look(&browser, "form-stopped").await;
+    browser.press().await;
+    let given_up = "dispatchEvent(new Event('online')); \
+                    return document.querySelector('.progress').dataset.state == 'failed'";
+    browser.until("it gives up", given_up, &[]).await;
+    look(&browser, "form-failed").await;
+    scene.until_orders(1).await;
 }
 
 #[tokio::test]
@@ -128,20 +76,64 @@ async fn an_order_the_list_and_the_pages_of_a_form_that_was_used() {
     browser.press().await;
     browser.at_order().await;
 
-    browser.open(&scene.form()).await;
-    browser.want(TEA, "1").await;
-    browser.ask("document.querySelector('[name=idempotency_key]').value = arguments[0]", &[&key]).await;
-    browser.press().await;
+    send_as(&scene, &browser, &key, TEA).await;
     browser.sees("This form was already used").await;
     look(&browser, "form-used").await;
     browser.open(&scene.url("/orders")).await;
     look(&browser, "list").await;
     assert_eq!(scene.orders().await, 2);
+}
 
-    scene.sql.run("UPDATE idempotency_records SET status = 'processing', lease_expires_at = expires_at").await;
-    browser.open(&scene.url(&format!("/orders/attempts/{key}"))).await;
+/// Sends one of these under a key of the test's choosing.
+async fn send_as(scene: &Scene, browser: &Browser, key: &str, sku: &str) {
+    browser.open(&scene.form()).await;
+    browser.want(sku, "1").await;
+    browser.ask("document.querySelector('[name=idempotency_key]').value = arguments[0]", &[key]).await;
+    browser.press().await;
+}
+
+#[tokio::test]
+async fn an_order_under_way_one_that_came_to_nothing_and_the_pages_of_their_forms() {
+    let (scene, browser) = at_the_form().await;
+    browser.want(TEA, "1").await;
+    browser.press().await;
+    browser.at_order().await;
+    // As if a claim of the key `mine` had not come to its end yet.
+    let under_way = "UPDATE idempotency_records SET key = 'mine', status = 'processing', order_id = NULL, \
+                     lease_expires_at = expires_at";
+    scene.sql.run(under_way).await;
+    browser.open(&scene.url("/orders/attempts/mine")).await;
     browser.sees("Your order is being placed").await;
     look(&browser, "waiting").await;
+    send_as(&scene, &browser, "mine", CUP).await;
+    browser.sees("Your first order is still being placed").await;
+    look(&browser, "form-of-one-under-way").await;
+    scene.sql.run("UPDATE idempotency_records SET lease_expires_at = created_at").await;
+    browser.open(&scene.url("/orders/attempts/mine")).await;
+    browser.sees("Your order was interrupted").await;
+    look(&browser, "form-interrupted").await;
+    assert_eq!(scene.orders().await, 1);
+}
+
+#[tokio::test]
+async fn pages_that_only_say_that_something_cannot_be_done() {
+    let (scene, browser) = at_the_form().await;
+    for (path, words, name) in [
+        ("/nowhere", "Not found", "not-found"),
+        ("/orders?cursor=x", "No such page", "no-such-page"),
+        ("/orders/x/cancel", "This cannot be done here", "not-done-here"),
+    ] {
+        browser.open(&scene.url(path)).await;
+        browser.sees(words).await;
+        look(&browser, name).await;
+    }
+    // A page of nobody's, whose form would order in the visitor's name.
+    let form = format!("<form method=post action={}><button>Win</button></form>", scene.url("/orders"));
+    browser.open(&format!("data:text/html,{form}")).await;
+    browser.click("button").await;
+    browser.sees("Sent from another site").await;
+    look(&browser, "foreign").await;
+    assert_eq!(scene.orders().await, 0);
 }
 
 #[tokio::test]
@@ -156,12 +148,19 @@ async fn refusals_an_expired_form_a_shop_that_does_not_answer_and_a_page_that_is
     browser.press().await;
     browser.sees("Your balance is too low").await;
     look(&browser, "form-too-dear").await;
+    // The catalogue may change while a form is open.
+    browser.want("LAMP-LIMITED", "").await;
+    browser.want("KETTLE-1L", "").await;
+    browser.want(TEA, "1").await;
+    let gone = "document.querySelector('[name=\"quantity[TEA-SENCHA]\"]').name = 'quantity[TEA-GONE]'";
+    browser.ask(gone, &[]).await;
+    browser.press().await;
+    browser.sees("Not everything is sold here").await;
+    look(&browser, "form-not-sold").await;
     browser.devtools("Network.clearBrowserCookies", json!({})).await;
     browser.press().await;
     browser.sees("This form had expired").await;
     look(&browser, "form-expired").await;
-    browser.open(&scene.url("/nowhere")).await;
-    look(&browser, "not-found").await;
     assert_eq!(scene.orders().await, 0);
 
     // Its deadlines follow from the lease: it gives up on the lock after one and a half seconds.

@@ -9,11 +9,13 @@
 
 mod browser;
 mod chromedriver;
+mod eyes;
 mod failing;
 #[path = "../it/harness/mod.rs"]
-#[allow(dead_code, reason = "shared with the integration tests, which use other parts")]
+#[allow(dead_code, unused_imports, reason = "shared with the integration tests, which use other parts")]
 mod harness;
 mod looking;
+mod paying;
 mod pressing;
 mod returning;
 mod scene;

@@ -87,24 +87,26 @@ async fn back_to_another_form(scene: &Scene, browser: &Browser) {
 
 #[tokio::test]
 async fn a_used_form_out_of_the_back_forward_cache_leads_to_its_order_or_says_what_became_of_it() {
-    let (scene, browser, order) = ordered(Fault::Keep, false).await;
-    browser.back().await;
-    assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "1", "the page is the one that was left");
-    browser.press().await;
-    assert_eq!(browser.at_order().await, order);
-    assert_eq!(scene.orders().await, 1);
+    for wire in [Fault::None, Fault::Keep] {
+        let (scene, browser, order) = ordered(wire, false).await;
+        browser.back().await;
+        assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "1", "the page is the one that was left");
+        browser.press().await;
+        assert_eq!(browser.at_order().await, order);
+        assert_eq!(scene.orders().await, 1);
 
-    browser.back().await;
-    browser.want(TEA, "3").await;
-    browser.press().await;
-    browser.sees("This form was already used").await;
-    browser.sees("nothing new was ordered").await;
-    browser.finds(&format!("a[href=\"{order}\"]")).await;
-    assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "3");
-    assert_eq!(scene.orders().await, 1);
-    browser.press().await;
-    assert_ne!(browser.at_order().await, order);
-    assert_eq!(scene.orders().await, 2);
+        browser.back().await;
+        browser.want(TEA, "3").await;
+        browser.press().await;
+        browser.sees("This form was already used").await;
+        browser.sees("nothing new was ordered").await;
+        browser.finds(&format!("a[href=\"{order}\"]")).await;
+        assert_eq!(browser.value(&format!("quantity[{TEA}]")).await, "3");
+        assert_eq!(scene.orders().await, 1);
+        browser.press().await;
+        assert_ne!(browser.at_order().await, order);
+        assert_eq!(scene.orders().await, 2);
+    }
 }
 
 #[tokio::test]
@@ -224,4 +226,22 @@ async fn a_form_fetched_or_rendered_before_anybody_looks_at_it_makes_one_order()
         browser.at_order().await;
         assert_eq!((scene.orders().await, scene.forms_shown().await), (1, 1), "{kind}");
     }
+}
+
+#[tokio::test]
+async fn without_the_script_a_form_fetched_beforehand_makes_one_order() {
+    let (scene, browser) = tokio::join!(Scene::open(), Browser::start_with(false));
+    browser.open(&scene.url("/orders")).await;
+    browser.devtools("Page.setBypassCSP", json!({ "enabled": true })).await;
+    browser.reload().await;
+    let link = "const link = document.createElement('link'); link.rel = 'prefetch'; link.href = '/orders/new'; \
+                document.head.append(link)";
+    browser.ask(link, &[]).await;
+    crate::scene::eventually("the form is fetched", async || scene.forms_shown().await == 1).await;
+    browser.click("nav a[href='/orders/new']").await;
+    browser.at("/orders/new").await;
+    browser.want(TEA, "1").await;
+    browser.press_quickly(2).await;
+    browser.at_order().await;
+    assert_eq!(scene.orders().await, 1);
 }

@@ -43,15 +43,17 @@ async fn two_tabs_with_the_same_goods_make_one_order_and_a_question() {
 
 #[tokio::test]
 async fn the_same_goods_from_two_tabs_at_once_make_one_order_and_a_question() {
-    let (scene, browser, first) = two_tabs(true).await;
-    browser.want(TEA, "1").await;
-    let hold = scene.hold().await;
-    browser.press().await;
-    scene.until_decided("token", "accepted", 1).await;
-    browser.turn_to(first).await;
-    browser.press().await;
-    scene.until_decided("token", "accepted", 2).await;
-    hold.release().await;
-    browser.sees("Order the same again?").await;
-    assert_eq!(scene.orders().await, 1);
+    for scripts in [true, false] {
+        let (scene, browser, first) = two_tabs(scripts).await;
+        browser.want(TEA, "1").await;
+        let hold = scene.hold().await;
+        browser.press().await;
+        scene.until_decided("token", "accepted", 1).await;
+        browser.turn_to(first).await;
+        browser.press().await;
+        scene.until_decided("token", "accepted", 2).await;
+        hold.release().await;
+        browser.sees("Order the same again?").await;
+        assert_eq!(scene.orders().await, 1, "scripts: {scripts}");
+    }
 }

@@ -71,12 +71,14 @@ async fn the_total_follows_what_is_typed_and_stays_away_without_the_script() {
 
 #[tokio::test]
 async fn everything_can_be_done_with_the_keyboard() {
-    let (scene, browser) = tokio::join!(Scene::open(), Browser::start());
-    browser.open(&scene.form()).await;
-    browser.tab_to(&format!("[name=\"quantity[{TEA}]\"]")).await;
-    browser.type_keys("1").await;
-    browser.tab_to(BUTTON).await;
-    browser.type_keys("\u{E00D}").await; // space
-    browser.at_order().await;
-    assert_eq!(scene.orders().await, 1);
+    for scripts in [true, false] {
+        let (scene, browser) = tokio::join!(Scene::open(), Browser::start_with(scripts));
+        browser.open(&scene.form()).await;
+        browser.tab_to(&format!("[name=\"quantity[{TEA}]\"]")).await;
+        browser.type_keys("1").await;
+        browser.tab_to(BUTTON).await;
+        browser.type_keys("\u{E00D}").await; // space
+        browser.at_order().await;
+        assert_eq!(scene.orders().await, 1, "scripts: {scripts}");
+    }
 }
