@@ -4,6 +4,7 @@
 //! Deliberately absent: TLS (a proxy's work) and HTTP/2 (the same proxy speaks it to browsers).
 
 mod accept;
+mod activity;
 mod layers;
 mod metrics;
 mod ops;

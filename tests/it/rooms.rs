@@ -32,7 +32,7 @@ const ONLY: [(&str, &[&str]); 9] = [
     ("crate::payment", &["cli", "serve", "web", "api", "worker", "checkout", "app", "payment"]),
     // HTTP and HTML stay with the faces.
     ("axum", &["serve", "web", "api", "worker", "payment::standin"]),
-    ("askama", &["web", "api"]),
+    ("askama", &["web", "api", "serve::activity"]),
     ("tower_sessions", &["web"]),
     ("sqlx", &["store"]),
     ("redis", &["guard::token", "worker::queue"]),
