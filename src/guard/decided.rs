@@ -140,10 +140,7 @@ mod tests {
             Decided::ALL.into_iter().filter(|d| d.layer() == layer).map(Decided::as_str).collect()
         };
         assert_eq!(words(Layer::Token), ["accepted", "spent", "unknown", "bypassed"]);
-        assert_eq!(
-            words(Layer::Key),
-            ["claimed", "replayed", "in_progress", "mismatched", "taken_over", "lease_lost"]
-        );
+        assert_eq!(words(Layer::Key), ["claimed", "replayed", "in_progress", "mismatched", "taken_over", "lease_lost"]);
         assert_eq!(words(Layer::Constraint), ["inserted", "key_exists", "reference_exists"]);
         for (n, decided) in Decided::ALL.into_iter().enumerate() {
             assert_eq!(decided.index(), n);

@@ -95,7 +95,7 @@ classes! {
     MessageTwice "message-twice" Client by Stopper::MessageMark, "Message twice":
         "The order's message, for which the buyer gets a coupon, is delivered once more through the real queue.";
     CallbackTwice "callback-twice" CardClient by Stopper::EventRow, "Callback twice":
-        "The payment provider tells of a payment twice, with the same signed event. It is told only what the provider itself had said.";
+        "The payment provider tells of a payment twice, with the same signed event. The event says what the provider itself had said of the payment, and nothing else.";
 }
 
 #[cfg(test)]

@@ -13,14 +13,15 @@ use uuid::Uuid;
 use super::Trial;
 use super::class::{Class, Sender, Stopper};
 use super::play::Notes;
-use super::sender::{Browser, Broken, Client, Pair, Seen};
+use super::sender::{Broken, Browser, Client, Pair, Seen};
 use super::stored::coupons;
+use crate::checkout::callback::PROVIDER;
 use crate::checkout::place::PLACE;
 use crate::order::PaymentStatus;
 use crate::order::life::Attempt;
 use crate::order::values::{Key, OrderId};
 use crate::payment::signature;
-use crate::store::{Granted, RecordId, Sweep};
+use crate::store::{Granted, ProviderEvent, RecordId, Sweep};
 
 /// How many requests "ten at once" are.
 const AT_ONCE: usize = 10;
@@ -90,6 +91,7 @@ impl Scene<'_> {
         if fresh.key != pair.key {
             return Err(Broken::Otherwise("the form came back with another key".to_owned()));
         }
+        self.notes.begun = OffsetDateTime::now_utc(); // that token was part of the way here; the repeat is yet to come
         let first = browser.submit(pair, &self.sku).await?;
         self.arrive(browser, "sends the form with the first token", first).await?;
         let second = browser.submit(&fresh, &self.sku).await?;
@@ -233,29 +235,41 @@ impl Scene<'_> {
         self.order(client, "sends the order, to be paid by card", key, &wanted).await?;
         let order = self.notes.order()?;
         let life = self.trial.app.store.life(order).await?;
-        let attempt = life.as_ref().and_then(|life| life.attempts.last().map(|attempt| (attempt, &life.order.currency)));
+        let attempt =
+            life.as_ref().and_then(|life| life.attempts.last().map(|attempt| (attempt, &life.order.currency)));
         let event = attempt.and_then(|(attempt, currency)| event(order, attempt, currency.as_str()));
-        let event = event.ok_or_else(|| Broken::Otherwise("the provider has not told of the payment yet".to_owned()))?;
+        let event =
+            event.ok_or_else(|| Broken::Otherwise("the provider has not told of the payment yet".to_owned()))?;
+        let Event { row, body } = event;
         let gateway = self.trial.app.config.gateway.as_ref();
         let gateway = gateway.ok_or_else(|| Broken::Otherwise("no payment provider is set".to_owned()))?;
         let now = OffsetDateTime::now_utc().unix_timestamp();
-        let signature = signature::sign(gateway.webhook_secret.expose_secret(), event.as_bytes(), now);
+        let signature = signature::sign(gateway.webhook_secret.expose_secret(), body.as_bytes(), now);
         for what in ["the provider's event is handed in, signed", "the same event is handed in again"] {
-            let seen = client.callback(&event, &signature).await?;
+            let seen = client.callback(&body, &signature).await?;
             if seen.status != 200 {
                 self.notes.seen(what, &seen);
                 return Err(Broken::Otherwise("the event was not taken".to_owned()));
             }
             self.notes.step(what, "200, taken");
         }
-        self.notes.beside = Some(Stopper::EventRow);
+        // One that is there is not kept again.
+        if !self.trial.app.store.keep_event(&row, "ignored").await? {
+            self.notes.beside = Some(Stopper::EventRow);
+        }
         Ok(())
     }
 }
 
+/// The provider's event, as it is sent and as it is kept.
+struct Event {
+    row: ProviderEvent,
+    body: String,
+}
+
 /// The provider's event about an attempt: what the provider has said of it, and nothing else. A play must not make
 /// anything paid that was not.
-fn event(order: OrderId, attempt: &Attempt, currency: &str) -> Option<String> {
+fn event(order: OrderId, attempt: &Attempt, currency: &str) -> Option<Event> {
     let kind = match attempt.status {
         PaymentStatus::Captured => "payment_intent.succeeded",
         PaymentStatus::Processing => "payment_intent.processing",
@@ -271,5 +285,6 @@ fn event(order: OrderId, attempt: &Attempt, currency: &str) -> Option<String> {
         "metadata": { "order_id": order.to_string(), "attempt": attempt.number.to_string() },
     });
     let id = format!("evt_try_{}", Uuid::new_v4().simple());
-    Some(json!({ "id": id, "object": "event", "type": kind, "data": { "object": object } }).to_string())
+    let body = json!({ "id": id, "object": "event", "type": kind, "data": { "object": object } }).to_string();
+    Some(Event { row: ProviderEvent { provider: PROVIDER, id, kind: kind.to_owned() }, body })
 }

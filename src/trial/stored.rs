@@ -55,8 +55,17 @@ impl Stored {
         for key in &notes.keys {
             for record in app.store.find_records(key, Some(account)).await? {
                 let answer = record.response_status.map_or_else(String::new, |status| format!(", answer {status}"));
-                let claims = if record.epoch == 1 { "claimed once".to_owned() } else { format!("claimed {} times", record.epoch) };
-                records.push(format!("{} {}…: {}, {claims}{answer}", record.operation, prefix(&record.key), record.status.as_str()));
+                let claims = if record.epoch == 1 {
+                    "claimed once".to_owned()
+                } else {
+                    format!("claimed {} times", record.epoch)
+                };
+                records.push(format!(
+                    "{} {}…: {}, {claims}{answer}",
+                    record.operation,
+                    prefix(&record.key),
+                    record.status.as_str()
+                ));
             }
         }
         Ok(Self {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "tests hold locks from outside, and drop nothing half-way")]
 
+mod activity;
 mod api;
 mod cli;
 mod harness;
@@ -15,4 +16,5 @@ mod rooms;
 mod sabotage;
 mod store;
 mod token;
+mod trial;
 mod web;

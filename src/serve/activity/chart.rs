@@ -72,7 +72,8 @@ impl Panel {
             let count = totals[decided.index()];
             Bar { decided, count, y: n * BAR_PITCH, width: scaled(count, longest, BAR) }
         });
-        let held = |minute: &Minute| with_effect(minute, layer, Effect::Stopped) + with_effect(minute, layer, Effect::Aside);
+        let held =
+            |minute: &Minute| with_effect(minute, layer, Effect::Stopped) + with_effect(minute, layer, Effect::Aside);
         let peak = minutes.iter().map(held).max().unwrap_or(0);
         let columns = minutes.iter().enumerate().filter(|(_, minute)| held(minute) > 0);
         let hour: u64 = minutes.iter().map(held).sum();

@@ -150,8 +150,7 @@ fn of_layer(layer: Layer) -> impl Iterator<Item = Decided> + Clone {
 /// What a layer decided: `accepted 2, spent 1`; nothing is `–`.
 fn in_words(counts: &Counts, layer: Layer) -> String {
     let told = of_layer(layer).filter(|decided| counts[decided.index()] > 0);
-    let told: Vec<_> =
-        told.map(|decided| format!("{} {}", decided.as_str(), counts[decided.index()])).collect();
+    let told: Vec<_> = told.map(|decided| format!("{} {}", decided.as_str(), counts[decided.index()])).collect();
     if told.is_empty() { "–".to_owned() } else { told.join(", ") }
 }
 
@@ -198,11 +197,13 @@ mod tests {
     #[test]
     fn a_page_says_who_was_stopped_and_lets_no_markup_through() {
         let key = Key::parse("<b>&\"'").unwrap();
-        let who = |who| Told::of(Event {
-            at: OffsetDateTime::UNIX_EPOCH,
-            decided: Decided::Spent,
-            about: About { who, operation: "place_order", key: Some(key.clone()) },
-        });
+        let who = |who| {
+            Told::of(Event {
+                at: OffsetDateTime::UNIX_EPOCH,
+                decided: Decided::Spent,
+                about: About { who, operation: "place_order", key: Some(key.clone()) },
+            })
+        };
         let visitor = Subject::visitor(Uuid::max());
         assert_eq!(who(Who::Subject(visitor)).who, "visitor ffffffff…");
         assert_eq!(who(Who::Subject(Subject::parse("client:shop-7").unwrap())).who, "client shop-7");

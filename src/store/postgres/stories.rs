@@ -61,8 +61,7 @@ pub(super) async fn free(pools: &Pools, account: AccountId, key: &Key) -> Result
 }
 
 pub(super) async fn let_expire(pools: &Pools, id: &RecordId) -> Result<bool> {
-    let statement =
-        sqlx::query(LET_EXPIRE).bind(id.account.0).bind(id.operation).bind(id.key.as_str().to_owned());
+    let statement = sqlx::query(LET_EXPIRE).bind(id.account.0).bind(id.operation).bind(id.key.as_str().to_owned());
     Ok(pools.execute(statement).await?.rows_affected() == 1)
 }
 
