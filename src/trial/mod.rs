@@ -48,7 +48,7 @@ use sender::{Broken, Browser, Client};
 /// The largest body that is read: a button's form has one short field.
 const BODY_LIMIT: usize = 1024;
 /// How long the page of a play waits for its end, before it says that it is under way.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a play may keep others from playing.
 const PLAY_WITHIN: Duration = Duration::from_secs(60);
 /// How long one of a play's requests may take beyond the service's own deadline.

@@ -91,20 +91,22 @@ async fn the_page_is_there_by_default_on_the_embedded_pair_only() {
 async fn one_press_is_one_play_and_another_has_to_wait_for_its_turn() {
     let site = Site::open(&[ON]).await;
     let (service, buyer) = (site.start().await, visitor());
-    // Of two products of which there is equally much, the last is ordered.
     let held = site.under.sql.hold("TEA").await;
     let id = Uuid::new_v4().to_string();
     let first = tokio::spawn({
         let (buyer, at, id) = (buyer.clone(), service.main, id.clone());
         async move { buyer.post(at, "/try/other-body", &[("play", &id)]).await }
     });
-    let busy = async || press(&buyer, &service, "reload", &Uuid::new_v4().to_string()).await;
-    let mut told = busy().await;
+    let path = format!("/try/plays/{id}");
+    let mut under_way = buyer.get(service.main, &path).await;
     eventually("the first play is under way", async || {
-        told = busy().await;
-        told.status == 503
+        under_way = buyer.get(service.main, &path).await;
+        under_way.status != 404
     })
     .await;
+    assert!(under_way.text().contains("is being played") && under_way.header("refresh") == "1", "{under_way:?}");
+    let told = press(&buyer, &service, "reload", &Uuid::new_v4().to_string()).await;
+    assert_eq!(told.status, 503);
     assert!(told.text().contains("Somebody else is playing") && told.header("retry-after") == "2", "{told:?}");
     let again = press(&buyer, &service, "other-body", &id).await;
     held.release().await;
