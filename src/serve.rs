@@ -77,6 +77,9 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
             tracing::info!("{word} on http://{address}");
         }
     }
+    if let (true, Ok(address)) = (app.config.try_page, main.local_addr()) {
+        tracing::info!("every way to send twice can be tried at http://{address}/try");
+    }
     tokio::join!(
         accept::serve(main, routers.0, CONNECTIONS, &stop),
         accept::serve(ops, routers.1, OPS_CONNECTIONS, &stop)

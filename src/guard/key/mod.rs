@@ -103,9 +103,7 @@ impl Keys {
     /// The answer to what was replayed again and again a moment ago; `None`: the table has to be asked.
     #[must_use]
     pub fn replayed_lately(&self, id: &RecordId, content: &Fingerprint) -> Option<Claim> {
-        let replay = Claim::Replay(self.recent.answer(id, content)?);
-        count(&replay);
-        Some(replay)
+        Some(count(Claim::Replay(self.recent.answer(id, content)?), id))
     }
 
     /// What stands under a key for this content, without claiming it; `None`: no record. Counts nothing.
@@ -149,6 +147,7 @@ fn judge(record: Record, content: &Fingerprint) -> Claim {
     }
 }
 
+/// Counts what became of a claim, and hands it on.
 fn count(claim: Claim, id: &RecordId) -> Claim {
     let decided = match &claim {
         Claim::Claimed(Won { taken_over: false, .. }) => Decided::Claimed,
