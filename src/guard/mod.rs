@@ -9,11 +9,19 @@
 //! Usable for any form or endpoint: nothing here says "order" except [`unique`]. `examples/support_ticket.rs` puts the
 //! outer two around another form.
 
+pub mod activity;
+pub mod decided;
 pub mod key;
 pub mod token;
 pub mod unique;
 
-/// Counts one decision of one layer: `oncegate_layer_decisions_total{layer,decision}`.
-pub fn count(layer: &'static str, decision: &'static str) {
+use activity::About;
+use decided::Decided;
+
+/// Counts one decision of one layer: in `oncegate_layer_decisions_total{layer,decision}`, and for `/activity`. What it
+/// is about is asked for only where that is kept.
+pub fn count(decided: Decided, about: impl FnOnce() -> About) {
+    let (layer, decision) = (decided.layer().as_str(), decided.as_str());
     metrics::counter!("oncegate_layer_decisions_total", "layer" => layer, "decision" => decision).increment(1);
+    activity::add(decided, about);
 }

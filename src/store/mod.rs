@@ -287,6 +287,8 @@ pub trait Store: Send + Sync + 'static {
     async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()>;
     /// How long the oldest message waits that was never published; zero: there is none.
     async fn publishing_lag(&self) -> Result<Duration>;
+    /// The message that told of this order and had its effect within the last `within` (by which it is searched for).
+    async fn consumed_message(&self, order: OrderId, within: Duration) -> Result<Option<Message>>;
     /// Grants coupons of `campaign` to orders that are paid or shipped, and marks their messages as consumed by `consumer`,
     /// in one transaction. The messages of one call must differ. Answers in their order.
     async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>>;
@@ -306,6 +308,9 @@ pub trait Store: Send + Sync + 'static {
     /// Ends the lease of whatever is `processing` under this key of this account, so that the next retry takes over, and tells what
     /// that was. The worker that holds the claim may still finish first.
     async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>>;
+
+    /// Lets a finished record expire now, as if its time were over: the next sweep takes it away. `false`: there is none.
+    async fn let_expire(&self, id: &RecordId) -> Result<bool>;
 
     // --- accounts ---
 

@@ -15,6 +15,7 @@ mod recent;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::decided::Decided;
 use crate::order::values::Fingerprint;
 use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
 use recent::Recent;
@@ -96,15 +97,13 @@ impl Keys {
                 judge(record.clone(), &request.fingerprint)
             }
         });
-        Ok(claims.inspect(count).collect())
+        Ok(claims.zip(requests).map(|(claim, request)| count(claim, &request.id)).collect())
     }
 
     /// The answer to what was replayed again and again a moment ago; `None`: the table has to be asked.
     #[must_use]
     pub fn replayed_lately(&self, id: &RecordId, content: &Fingerprint) -> Option<Claim> {
-        let replay = Claim::Replay(self.recent.answer(id, content)?);
-        count(&replay);
-        Some(replay)
+        Some(count(Claim::Replay(self.recent.answer(id, content)?), id))
     }
 
     /// What stands under a key for this content, without claiming it; `None`: no record. Counts nothing.
@@ -122,7 +121,7 @@ impl Keys {
     pub async fn complete(&self, fence: &Fence, answer: &Answer) -> Result<bool> {
         let kept = self.store.complete(fence, answer, self.key_ttl).await?;
         if !kept {
-            lease_lost();
+            lease_lost(&fence.id);
         }
         Ok(kept)
     }
@@ -148,18 +147,20 @@ fn judge(record: Record, content: &Fingerprint) -> Claim {
     }
 }
 
-fn count(claim: &Claim) {
-    let decision = match claim {
-        Claim::Claimed(Won { taken_over: false, .. }) => "claimed",
-        Claim::Claimed(Won { taken_over: true, .. }) => "taken_over",
-        Claim::Replay(_) => "replayed",
-        Claim::InProgress { .. } => "in_progress",
-        Claim::Mismatch(_) => "mismatched",
+/// Counts what became of a claim, and hands it on.
+fn count(claim: Claim, id: &RecordId) -> Claim {
+    let decided = match &claim {
+        Claim::Claimed(Won { taken_over: false, .. }) => Decided::Claimed,
+        Claim::Claimed(Won { taken_over: true, .. }) => Decided::TakenOver,
+        Claim::Replay(_) => Decided::Replayed,
+        Claim::InProgress { .. } => Decided::InProgress,
+        Claim::Mismatch(_) => Decided::Mismatched,
     };
-    super::count("key", decision);
+    super::count(decided, || id.into());
+    claim
 }
 
 /// Counts a result that hit no row because its claim was taken over.
-pub fn lease_lost() {
-    super::count("key", "lease_lost");
+pub fn lease_lost(id: &RecordId) {
+    super::count(Decided::LeaseLost, || id.into());
 }

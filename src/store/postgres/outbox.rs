@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::errors::{broken, column};
 use super::pools::Pools;
 use super::records::millis;
-use crate::store::{Grant, Granted, Message, Republish, Result};
+use crate::order::values::OrderId;
+use crate::store::{Grant, Granted, Message, ORDER_PAID, Republish, Result};
 
 statements! {
     /// Rows that another relay is taking are skipped. The clock is that of the statement's begin, which an index can be
@@ -35,6 +36,12 @@ statements! {
     LAG = "
         SELECT floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::bigint AS lag FROM outbox
         WHERE consumed_at IS NULL AND published_at IS NULL AND due_at > '-infinity' ORDER BY due_at LIMIT 1";
+
+    /// `payload` is compared only for the rows of that time, which an index finds.
+    CONSUMED = "
+        SELECT id, topic, payload FROM outbox
+        WHERE consumed_at > now() - $2 * interval '1 ms' AND topic = $3 AND payload::json ->> 'order_id' = $1
+        ORDER BY consumed_at DESC LIMIT 1";
 
     /// The order's row is shared with nobody who changes it: a cancellation comes either before (and there is no coupon) or
     /// after. The message of an order that is not there is not marked, so that it comes again. Everything is touched
@@ -72,11 +79,18 @@ statements! {
 /// Where the answer is lost and the question asked again, the messages of the lost answer wait for their lease.
 pub(super) async fn take(pools: &Pools, limit: u32, lease: Duration) -> Result<Vec<Message>> {
     let rows = pools.query(|| sqlx::query(TAKE).bind(i64::from(limit)).bind(millis(lease))).await?;
-    let message =
-        |row| Ok(Message { id: column(row, "id")?, topic: column(row, "topic")?, payload: column(row, "payload")? });
     let mut messages: Vec<Message> = rows.iter().map(message).collect::<Result<_>>()?;
     messages.sort_by_key(|message| message.id);
     Ok(messages)
+}
+
+fn message(row: &PgRow) -> Result<Message> {
+    Ok(Message { id: column(row, "id")?, topic: column(row, "topic")?, payload: column(row, "payload")? })
+}
+
+pub(super) async fn consumed(pools: &Pools, order: OrderId, within: Duration) -> Result<Option<Message>> {
+    let statement = || sqlx::query(CONSUMED).bind(order.to_string()).bind(millis(within)).bind(ORDER_PAID);
+    pools.query_one(statement).await?.map(|row| message(&row)).transpose()
 }
 
 /// Run twice after a lost answer it counts one publishing too many, which does no harm.

@@ -64,6 +64,25 @@ async fn a_paid_order_has_one_message_that_one_relay_gets_until_its_lease_is_ove
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_message_of_an_order_is_found_once_it_had_its_effect_and_for_as_long_as_is_asked() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    let (order, other) = (by_balance(&t.store, buyer, "k").await, by_balance(&t.store, buyer, "other").await);
+    let minute = Duration::from_secs(60);
+    assert_eq!(t.store.consumed_message(order, minute).await.unwrap(), None, "nobody has heard it yet");
+    let told = |message: &Message, order: OrderId| message.payload.contains(&order.to_string());
+    for message in t.store.take_messages(10, LEASE).await.unwrap() {
+        let of = if told(&message, order) { order } else { other };
+        assert_eq!(grant_one(&*t.store, message.id, of).await, Granted::New);
+    }
+    let found = t.store.consumed_message(order, minute).await.unwrap().unwrap();
+    assert!(found.topic == ORDER_PAID && told(&found, order), "{found:?}");
+    assert_eq!(grant_one(&*t.store, found.id, order).await, Granted::Duplicate);
+    t.sql.run(&format!("UPDATE outbox SET consumed_at = {}", t.sql.moment(-120))).await;
+    assert_eq!(t.store.consumed_message(order, minute).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relays_share_the_messages_and_none_is_given_to_two() {
     let t = shop().await;
     let second = t.second().await;
