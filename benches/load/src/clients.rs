@@ -96,7 +96,7 @@ impl Crowd {
             local.spawn_local(work);
         }
         let patience = (end + PATIENCE).into();
-        let finished = runtime.block_on(timeout_at(patience, local)).is_ok();
+        let finished = runtime.block_on(async { timeout_at(patience, local).await.is_ok() });
         let window = begun.elapsed().min(self.window);
         let mut tally = tally.replace(Tally::new()?);
         if !finished {

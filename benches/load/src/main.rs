@@ -42,25 +42,25 @@ struct Command {
 #[derive(Args)]
 struct Common {
     /// Where the service listens
-    #[arg(long, default_value = "127.0.0.1:3000")]
+    #[arg(global = true, long, default_value = "127.0.0.1:3000")]
     address: SocketAddr,
     /// How many clients at once, each with a connection
-    #[arg(long, default_value_t = 32)]
+    #[arg(global = true, long, default_value_t = 32)]
     clients: usize,
     /// How many threads they share
-    #[arg(long, default_value_t = 1)]
+    #[arg(global = true, long, default_value_t = 1)]
     threads: usize,
     /// The window
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(global = true, long, default_value_t = 5.0)]
     seconds: f64,
     /// Bearer tokens, one a line: first that of an account without funds, then those of the others
-    #[arg(long, default_value = "tokens")]
+    #[arg(global = true, long, default_value = "tokens")]
     tokens: PathBuf,
     /// How many products to choose from
-    #[arg(long, default_value_t = 1000)]
+    #[arg(global = true, long, default_value_t = 1000)]
     products: u32,
     /// Where to write the ids of acknowledged orders, or for `seed` the first answers
-    #[arg(long)]
+    #[arg(global = true, long)]
     out: Option<PathBuf>,
 }
 
