@@ -45,6 +45,7 @@ check_everything() {
     check_acknowledged forms 0
     for shop in shop large forms baseline; do check_invariants "$shop"; done
     check 'baseline: orders' "$(count_orders baseline)" "$BASELINE_ORDERS"
+    # shellcheck disable=SC2004 # the place is a word, not a number
     check 'embedded: orders the service counted as inserted' "$(inserted embedded)" \
         $((${ACKNOWLEDGED[embedded]} + EMBEDDED_ACCOUNTS))
     cat "$WORK"/service.*.log* | grep -E ' (WARN|ERROR) ' | head -n 5 | sed 's/^/  log:   /' || true

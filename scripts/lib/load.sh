@@ -42,7 +42,7 @@ pgbench_times() {
 BASELINE_ORDERS=0
 pgbench_orders() {
     checkpoint
-    pgbench_run "$1" "$BASELINE_URL" "${4:-$BENCHES/pgbench/order.sql}" "$2" accounts=$ACCOUNTS products="$3" body="$BODY"
+    pgbench_run "$1" "$BASELINE_URL" "${4:-$BENCHES/pgbench/order.sql}" "$2" accounts="$ACCOUNTS" products="$3" body="$BODY"
     BASELINE_ORDERS=$((BASELINE_ORDERS + PGBENCH_DONE))
 }
 

@@ -9,6 +9,7 @@
 #   await_thanks NAME       until every message of the orders so far has had its effect
 #   inserted NAME           orders that the shop's processes counted, those that were stopped included
 
+# shellcheck disable=SC2034,SC2153 # written here and read there, or the other way round
 declare -A SHOP_DATABASE=() # what DATABASE_URL says
 declare -A SHOP_REDIS=()    # and REDIS_URL
 declare -A SHOP_PRODUCTS=() # how many to choose from

@@ -98,7 +98,8 @@ struct Goods<'a> {
 
 fn write(tx: &Transaction<'_>, order: &str, account: &str, goods: &Goods<'_>, now: i64) -> Result<()> {
     let Goods { sku, name, price, currency } = goods;
-    let key = format!("plain___-{}", &order[..27]);
+    // As long as those of the service.
+    let key = order;
     let fingerprint = format!("1:{}", "0123456789abcdef".repeat(4));
     tx.prepare_cached(
         "INSERT INTO orders (id, account_id, idempotency_key, fingerprint, status, total, currency, payment_method,
