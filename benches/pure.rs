@@ -83,7 +83,9 @@ fn requests(c: &mut Criterion) {
     group.bench_function("key, quoted", |b| b.iter(|| read_key(black_box(quoted.as_bytes()))));
     for lines in [1, 50] {
         let order = wish(0, lines);
-        group.bench_function(BenchmarkId::new("fingerprint, lines", lines), |b| b.iter(|| place_order(black_box(&order))));
+        group.bench_function(BenchmarkId::new("fingerprint, lines", lines), |b| {
+            b.iter(|| place_order(black_box(&order)))
+        });
         let line = |wanted: &Wanted| format!(r#"{{"sku":"{}","quantity":{}}}"#, wanted.sku, wanted.quantity.get());
         let lines_of: Vec<_> = order.lines.iter().map(line).collect();
         let body = format!(r#"{{"lines":[{}],"payment":"balance"}}"#, lines_of.join(","));
@@ -147,7 +149,9 @@ fn answers(c: &mut Criterion) {
     group.bench_function("stored answer", |b| b.iter(|| render(black_box(&decision), None)));
     for products in [10, 1000] {
         let page = form(products);
-        group.bench_function(BenchmarkId::new("form page, products", products), |b| b.iter(|| black_box(&page).render()));
+        group.bench_function(BenchmarkId::new("form page, products", products), |b| {
+            b.iter(|| black_box(&page).render())
+        });
     }
     let hidden = Hidden { token: "c2l4dGVlbiByYW5kb20gYnl0ZXM".to_owned(), key: UUID.to_owned() };
     let page = OrderPage { order: placed(), said: None, cancel: Some(hidden), pay: None };

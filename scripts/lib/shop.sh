@@ -2,7 +2,8 @@
 #
 # The shops of scripts/bench: each a database, and mostly a service on it. To be sourced there; leans on its settings.
 #
-#   prepare_shops           makes the databases with catalogue, funded accounts and their tokens; sets BASELINE_URL
+#   make_tokens             first of all
+#   make_shop NAME PRODUCTS ORDERS, make_embedded NAME   a PostgreSQL database, an SQLite file
 #   start_shop NAME         starts the service of a shop
 #   restart_shop NAME       a process that knows nothing yet
 #   stop_shop NAME
@@ -63,7 +64,8 @@ make_embedded() {
     oncegate "$1" products import "$WORK/products.csv"
 }
 
-prepare_shops() {
+# make_tokens  bearer tokens, and the surroundings of every service.
+make_tokens() {
     SERVICE_ENVIRONMENT=(
         PATH="$PATH" ONCEGATE_JWT_SECRET="$JWT_SECRET" ONCEGATE_COOKIE_SECRET="$(printf 'b%.0s' {1..64})"
         ONCEGATE_LISTEN=127.0.0.1:0 ONCEGATE_OPS_LISTEN=127.0.0.1:0 ONCEGATE_OPENING_BALANCE="$BALANCE"
@@ -71,13 +73,6 @@ prepare_shops() {
     )
     database "$PG_URL" -c 'CREATE EXTENSION pgcrypto'
     database "$PG_URL" -v accounts="$ACCOUNTS" -v secret="$JWT_SECRET" -f "$BENCHES/sql/tokens.sql" >"$WORK/tokens"
-    make_shop baseline "$PRODUCTS" 0
-    BASELINE_URL=${SHOP_DATABASE[baseline]}
-    make_shop shop "$PRODUCTS" "$FEW_ORDERS"
-    make_shop forms "$FORM_PRODUCTS" 0
-    make_shop large "$PRODUCTS" "$MANY_ORDERS"
-    make_embedded embedded
-    make_embedded plain
 }
 
 service_listens() { grep -q 'ops on http://' "$1" && grep -q 'listening on http://' "$1"; }

@@ -1,15 +1,17 @@
-//! Clients that each wait for their answer before they go on, spread over few threads, all for one window of time.
+//! Clients that each wait for their answer before they go on, spread over few threads, all for one window of time: as
+//! fast as they can, or at a given rate.
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use tokio::task::LocalSet;
-use tokio::time::timeout_at;
+use tokio::time::{sleep_until, timeout_at};
 
 use crate::http::Connection;
 use crate::tally::{Outcome, Tally};
@@ -24,9 +26,9 @@ pub type Shared = Rc<RefCell<Tally>>;
 
 /// What a client does, over and over.
 pub trait Client {
-    /// Waits until it is time for the next piece of work, and says when it was due; `None`: there is nothing left to do.
-    fn due(&mut self) -> impl Future<Output = Option<Instant>> {
-        std::future::ready(Some(Instant::now()))
+    /// Makes the next piece of work ready; `false`: there is nothing left to do.
+    fn next(&mut self) -> bool {
+        true
     }
 
     /// One piece of work, timed as a whole.
@@ -43,6 +45,11 @@ pub struct Crowd {
     pub threads: usize,
     /// The window. Work under way at its end is finished and counted, but not in the rate.
     pub window: Duration,
+    /// Pieces of work a second in all, begun at even times whatever the answers take, and each timed from when it was
+    /// due. Without it a client begins when it has its answer.
+    pub rate: Option<u32>,
+    /// Ends the window early once it is set.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What all clients together came to, and the time it took: the window, or less when nothing was left to do.
@@ -92,8 +99,9 @@ impl Crowd {
         let (begun, local) = (Instant::now(), LocalSet::new());
         let end = begun + self.window;
         for (number, connection) in connections? {
-            let work = client(make(number), connection, end, tally.clone());
-            local.spawn_local(work);
+            let pace = self.pace(number, begun);
+            let time = Time { end, stop: self.stop.clone(), pace };
+            local.spawn_local(client(make(number), connection, time, tally.clone()));
         }
         let patience = (end + PATIENCE).into();
         let finished = runtime.block_on(async { timeout_at(patience, local).await.is_ok() });
@@ -103,6 +111,13 @@ impl Crowd {
             tally.count_broken(&anyhow!("no answer within {PATIENCE:?}"));
         }
         Ok(Run { tally, window })
+    }
+
+    /// The clients take turns, evenly spread.
+    fn pace(&self, client: usize, begun: Instant) -> Option<Pace> {
+        let rate = self.rate?;
+        let seconds = |n: usize| Duration::from_secs(u64::try_from(n).unwrap_or(u64::MAX));
+        Some(Pace { next: begun + seconds(client) / rate, every: seconds(self.clients) / rate })
     }
 
     async fn connect(&self, thread: usize) -> Result<Vec<(usize, Connection)>> {
@@ -115,14 +130,42 @@ impl Crowd {
     }
 }
 
-async fn client(mut client: impl Client, mut connection: Connection, end: Instant, tally: Shared) {
+/// When a client begins its work, and until when.
+struct Time {
+    end: Instant,
+    stop: Arc<AtomicBool>,
+    pace: Option<Pace>,
+}
+
+struct Pace {
+    next: Instant,
+    every: Duration,
+}
+
+impl Time {
+    /// Waits for the next piece of work to be due, and says since when it is; `None`: time is up.
+    async fn due(&mut self) -> Option<Instant> {
+        let due = match &mut self.pace {
+            Some(pace) => {
+                let due = pace.next;
+                pace.next += pace.every;
+                sleep_until(due.min(self.end).into()).await;
+                due
+            }
+            None => Instant::now(),
+        };
+        (due < self.end && !self.stop.load(Ordering::Relaxed)).then_some(due)
+    }
+}
+
+async fn client(mut client: impl Client, mut connection: Connection, mut time: Time, tally: Shared) {
     let mut broken = 0;
-    while broken < MOST_BROKEN {
-        let Some(due) = client.due().await.filter(|due| *due < end) else { break };
+    while broken < MOST_BROKEN && client.next() {
+        let Some(due) = time.due().await else { break };
         let worked = client.work(&mut connection, &tally).await;
         let now = Instant::now();
         match worked {
-            Ok(outcome) => tally.borrow_mut().count(outcome, now - due, now < end),
+            Ok(outcome) => tally.borrow_mut().count(outcome, now - due, now < time.end),
             Err(why) => {
                 tally.borrow_mut().count_broken(&why);
                 broken += 1;

@@ -65,9 +65,9 @@ fn hidden<'a>(page: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     const BEFORE: &[u8] = b"<input type=\"hidden\" name=\"";
     const BETWEEN: &[u8] = b"\" value=\"";
     // Both fields stand before the goods, so a large page is not searched to its end.
-    let start = page.windows(BEFORE.len() + name.len()).position(|part| {
-        part.strip_prefix(BEFORE).is_some_and(|rest| rest == name)
-    })?;
+    let start = page
+        .windows(BEFORE.len() + name.len())
+        .position(|part| part.strip_prefix(BEFORE).is_some_and(|rest| rest == name))?;
     let value = page[start + BEFORE.len() + name.len()..].strip_prefix(BETWEEN)?;
     Some(&value[..value.iter().position(|byte| *byte == b'"')?])
 }

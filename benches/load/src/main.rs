@@ -19,15 +19,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
 use clients::{Crowd, Run};
 use orders::Keys;
-use replays::{Firsts, Once, Pace, Replay};
+use replays::{Firsts, Once, Replay};
 use shop::{Fill, Shop};
 
 #[derive(Parser)]
@@ -53,6 +53,13 @@ struct Common {
     /// The window
     #[arg(global = true, long, default_value_t = 5.0)]
     seconds: f64,
+    /// Pieces of work a second in all, begun at even times whatever the answers take, and timed from when they were due;
+    /// without it a client begins when it has its answer
+    #[arg(global = true, long)]
+    rate: Option<u32>,
+    /// Ends as soon as standard input does, even within the window
+    #[arg(global = true, long)]
+    while_input: bool,
     /// Bearer tokens, one a line: first that of an account without funds, then those of the others
     #[arg(global = true, long, default_value = "tokens")]
     tokens: PathBuf,
@@ -88,9 +95,6 @@ enum Mode {
         /// Only so many of them
         #[arg(long)]
         limit: Option<usize>,
-        /// Repeats a second in all, whatever the answers take; each is timed from when it was due
-        #[arg(long)]
-        rate: Option<u32>,
     },
     /// Repeats each of the seeded intents once
     Compare {
@@ -130,6 +134,14 @@ enum Mode {
         #[arg(long)]
         accounts: u32,
     },
+    /// No service: runs SQL statements on an SQLite file
+    Sql {
+        /// The file
+        #[arg(long)]
+        database: PathBuf,
+        /// The statements
+        statements: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -143,6 +155,9 @@ fn main() -> ExitCode {
 }
 
 fn run(Command { common, mode }: Command) -> Result<()> {
+    if let Mode::Sql { database, statements } = mode {
+        return plain::execute(&database, &statements);
+    }
     let out = common.out.clone();
     let Run { tally, window } = load(&common, mode)?;
     if let Some(out) = out {
@@ -159,7 +174,15 @@ fn load(common: &Common, mode: Mode) -> Result<Run> {
     }
     let shop = Arc::new(Shop::read(&common.tokens, common.products)?);
     let (clients, threads) = (common.clients.max(1), common.threads.max(1));
-    let crowd = Crowd { address: common.address, clients, threads, window };
+    let stop = Arc::new(AtomicBool::new(false));
+    if common.while_input {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+    let crowd = Crowd { address: common.address, clients, threads, window, rate: common.rate, stop };
     let next = Arc::new(AtomicU64::new(0));
     match mode {
         Mode::First { run, lines } => crowd.run(|n| orders::First::new(&shop, Keys::new(&run, n), lines)),
@@ -168,10 +191,9 @@ fn load(common: &Common, mode: Mode) -> Result<Run> {
             let client = |n| orders::Seed::new(&shop, u32::try_from(n).unwrap_or(u32::MAX), count, intents);
             Crowd { window: UNHURRIED, ..crowd }.run(client)
         }
-        Mode::Replay { firsts, limit, rate } => {
+        Mode::Replay { firsts, limit } => {
             let firsts = Arc::new(Firsts::read(&firsts, &shop)?.limited_to(limit.unwrap_or(usize::MAX)));
-            let begin = Instant::now();
-            crowd.run(|n| Replay::new(&shop, &firsts, rate.map(|rate| pace(begin, rate, n, clients))))
+            crowd.run(|_| Replay::new(&shop, &firsts))
         }
         Mode::Compare { firsts } => {
             let firsts = Arc::new(Firsts::read(&firsts, &shop)?);
@@ -184,15 +206,9 @@ fn load(common: &Common, mode: Mode) -> Result<Run> {
             crowd.run(|n| mix::Mix::new(&shop, &firsts, Keys::new(&run, n)))
         }
         Mode::Account => crowd.run(|_| orders::Account::new(&shop)),
-        Mode::Plain { .. } => unreachable!("above"),
+        Mode::Plain { .. } | Mode::Sql { .. } => unreachable!("above"),
     }
 }
 
 /// For what ends by itself.
 const UNHURRIED: Duration = Duration::from_secs(600);
-
-/// The clients take turns, evenly spread.
-fn pace(begin: Instant, rate: u32, client: usize, clients: usize) -> Pace {
-    let seconds = |n: usize| Duration::from_secs(u64::try_from(n).unwrap_or(u64::MAX));
-    Pace { next: begin + seconds(client) / rate, every: seconds(clients) / rate }
-}

@@ -85,8 +85,8 @@ impl Seed {
 }
 
 impl Client for Seed {
-    async fn due(&mut self) -> Option<std::time::Instant> {
-        (self.next <= self.last).then(std::time::Instant::now)
+    fn next(&mut self) -> bool {
+        self.next <= self.last
     }
 
     async fn work(&mut self, connection: &mut Connection, tally: &Shared) -> Result<Outcome> {

@@ -47,6 +47,14 @@ fn open(file: &Path) -> Result<Connection> {
     Ok(database)
 }
 
+/// Runs statements on the file.
+///
+/// # Errors
+/// When one of them fails.
+pub fn execute(file: &Path, statements: &str) -> Result<()> {
+    Ok(open(file)?.execute_batch(statements)?)
+}
+
 fn orders(database: &Connection) -> Result<i64> {
     Ok(database.query_row("SELECT count(*) FROM orders", [], |row| row.get(0))?)
 }
@@ -59,9 +67,9 @@ fn open_accounts(database: &mut Connection, accounts: u32) -> Result<()> {
     let tx = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for n in 1..=accounts {
         let id = account_id(n);
-        let new = tx.prepare_cached("INSERT OR IGNORE INTO accounts (id, subject, balance) VALUES (?1, ?2, ?3)")?.execute(
-            params![id, format!("client:bench-{n}"), FUNDS],
-        )?;
+        let new = tx
+            .prepare_cached("INSERT OR IGNORE INTO accounts (id, subject, balance) VALUES (?1, ?2, ?3)")?
+            .execute(params![id, format!("client:bench-{n}"), FUNDS])?;
         if new == 1 {
             tx.prepare_cached("INSERT INTO account_entries (account_id, kind, amount) VALUES (?1, 'opening', ?2)")?
                 .execute(params![id, FUNDS])?;
@@ -107,8 +115,10 @@ fn write(tx: &Transaction<'_>, order: &str, account: &str, goods: &Goods<'_>, no
          VALUES (?1, ?2, ?3, ?4, 'paid', ?5, ?6, 'balance', ?7, ?7)",
     )?
     .execute(params![order, account, key, fingerprint, price, currency, now])?;
-    tx.prepare_cached("INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price) VALUES (?1, 1, ?2, ?3, 1, ?4)")?
-        .execute(params![order, sku, name, price])?;
+    tx.prepare_cached(
+        "INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price) VALUES (?1, 1, ?2, ?3, 1, ?4)",
+    )?
+    .execute(params![order, sku, name, price])?;
     tx.prepare_cached(
         "INSERT INTO payments (order_id, attempt, method, amount, status, created_at, updated_at, next_check_at)
          VALUES (?1, 1, 'balance', ?2, 'captured', ?3, ?3, ?3)",
@@ -118,12 +128,14 @@ fn write(tx: &Transaction<'_>, order: &str, account: &str, goods: &Goods<'_>, no
         "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at) VALUES (?1, ?2, 'charge', ?3, ?4)",
     )?
     .execute(params![account, order, -price, now])?;
-    tx.prepare_cached("INSERT INTO outbox (id, topic, payload, created_at, due_at) VALUES (?1, 'order.paid', ?2, ?3, ?3)")?
-        .execute(params![
-            Uuid::now_v7().to_string(),
-            format!("{{\"order_id\":\"{order}\",\"account_id\":\"{account}\"}}"),
-            now
-        ])?;
+    tx.prepare_cached(
+        "INSERT INTO outbox (id, topic, payload, created_at, due_at) VALUES (?1, 'order.paid', ?2, ?3, ?3)",
+    )?
+    .execute(params![
+        Uuid::now_v7().to_string(),
+        format!("{{\"order_id\":\"{order}\",\"account_id\":\"{account}\"}}"),
+        now
+    ])?;
     let body = format!(
         "{{\"id\":\"{order}\",\"status\":\"paid\",\"lines\":[{{\"sku\":\"{sku}\",\"name\":\"{name}\",\"quantity\":1,\
          \"unit_price\":{price}}}],\"total\":{price},\"currency\":\"{currency}\",\"payment\":{{\"method\":\"balance\",\

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -66,39 +65,21 @@ pub async fn replay(
     Ok(wrong(&answer))
 }
 
-/// Repeats any of the seeded intents. With a pace, at fixed times whatever the answers take, and timed from when each
-/// was due: a storm.
+/// Repeats any of the seeded intents.
 pub struct Replay {
     shop: Arc<Shop>,
     firsts: Arc<Firsts>,
-    pace: Option<Pace>,
     request: Vec<u8>,
-}
-
-/// When a client is due.
-pub struct Pace {
-    /// Next.
-    pub next: Instant,
-    /// And then each time after so long.
-    pub every: Duration,
 }
 
 impl Replay {
     /// A client.
-    pub fn new(shop: &Arc<Shop>, firsts: &Arc<Firsts>, pace: Option<Pace>) -> Self {
-        Self { shop: shop.clone(), firsts: firsts.clone(), pace, request: Vec::new() }
+    pub fn new(shop: &Arc<Shop>, firsts: &Arc<Firsts>) -> Self {
+        Self { shop: shop.clone(), firsts: firsts.clone(), request: Vec::new() }
     }
 }
 
 impl Client for Replay {
-    async fn due(&mut self) -> Option<Instant> {
-        let Some(pace) = &mut self.pace else { return Some(Instant::now()) };
-        let due = pace.next;
-        pace.next += pace.every;
-        tokio::time::sleep_until(due.into()).await;
-        Some(due)
-    }
-
     async fn work(&mut self, connection: &mut Connection, tally: &Shared) -> Result<Outcome> {
         let (intent, first) = self.firsts.any();
         replay(&self.shop, connection, &mut self.request, intent, first, tally).await
@@ -150,9 +131,9 @@ impl<S: Source> Once<S> {
 }
 
 impl<S: Source> Client for Once<S> {
-    async fn due(&mut self) -> Option<Instant> {
-        self.current = self.source.at(&self.shop, self.next.fetch_add(1, Ordering::Relaxed)).ok()?;
-        self.current.as_ref().map(|_| Instant::now())
+    fn next(&mut self) -> bool {
+        self.current = self.source.at(&self.shop, self.next.fetch_add(1, Ordering::Relaxed)).ok().flatten();
+        self.current.is_some()
     }
 
     async fn work(&mut self, connection: &mut Connection, tally: &Shared) -> Result<Outcome> {

@@ -158,6 +158,9 @@ mod tests {
         let body_is = r#"{"lines":[{"sku":"a","quantity":1},{"sku":"b","quantity":2}],"payment":"balance"}"#;
         assert_eq!(body, body_is);
         assert!(head.starts_with("POST /api/orders HTTP/1.1\r\n"), "{head}");
-        assert!(head.contains("Bearer rich\r\n") && head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+        assert!(
+            head.contains("Bearer rich\r\n") && head.contains(&format!("Content-Length: {}", body.len())),
+            "{head}"
+        );
     }
 }

@@ -131,10 +131,11 @@ impl Tally {
         let millis = |micros: u64| Duration::from_micros(micros).as_secs_f64() * 1e3;
         let seconds = window.as_secs_f64();
         #[allow(clippy::cast_precision_loss, reason = "a rate")]
-        let rate = self.in_time as f64 / seconds;
+        let (rate, each) = (self.in_time as f64 / seconds, 1e6 / self.right.max(1) as f64);
+        let (user, kernel) = own_cpu();
         println!(
             "RESULT right={} replayed={} refused={} in_progress={} wrong={} broken={} seconds={seconds:.3} \
-             rate={rate:.1} p50={:.3} p99={:.3} max={:.3} own_us={:.1}",
+             rate={rate:.1} p50={:.3} p99={:.3} max={:.3} own_us={:.1} kernel_us={:.1}",
             self.right,
             self.replayed,
             self.refused,
@@ -144,15 +145,17 @@ impl Tally {
             millis(self.times.value_at_quantile(0.5)),
             millis(self.times.value_at_quantile(0.99)),
             millis(self.times.max()),
-            own_cpu() * 1e6 / f64::from(u32::try_from(self.right.max(1)).unwrap_or(u32::MAX)),
+            user * each,
+            kernel * each,
         );
     }
 }
 
-/// CPU seconds of this process so far, to a hundredth; 0 where the kernel does not tell.
-fn own_cpu() -> f64 {
-    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
+/// CPU seconds of this process so far, its own and those the kernel took for it, to a hundredth; 0 where nobody tells.
+fn own_cpu() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // After the name, which may hold anything; utime and stime are the 14th and 15th field.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
-    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().skip(11);
+    let mut seconds = || fields.next().and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
+    (seconds(), seconds())
 }
