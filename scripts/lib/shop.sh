@@ -97,6 +97,7 @@ stop_shop() {
     stop_service "${SHOP_PID[$shop]}"
     SHOP_PID[$shop]=
     cat "$log.now" >>"$log"
+    rm "$log.now" # or the next start would find the addresses of this one
 }
 
 restart_shop() {
