@@ -2,6 +2,7 @@
 //! the wire. After every test the invariants hold, and the provider's log agrees with the tables.
 
 mod callbacks;
+mod chance;
 mod charging;
 mod crashes;
 mod life;

@@ -38,7 +38,7 @@ async fn page(buyer: &Buyer, at: SocketAddr, path: &str) -> Seen {
 }
 
 /// The pair of the form that goes there.
-fn pair(page: &Seen, what: &str) -> Option<Pair> {
+pub(super) fn pair(page: &Seen, what: &str) -> Option<Pair> {
     let text = page.text();
     let (_, form) = text.split_once(&format!("/{what}\" accept-charset"))?;
     let value = |name: &str| {
