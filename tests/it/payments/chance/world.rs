@@ -69,10 +69,13 @@ impl World {
         }
         let at = services.iter().map(|service| service.main).collect();
         let (anna, operator) = tokio::join!(shop.site.client("anna"), shop.site.operator());
+        // Two tabs that a browser opens before it has a cookie are two visitors.
+        let buyer = shop.site.buyer();
+        buyer.form(services[0].main).await;
         Self {
             anna,
             operator,
-            buyer: shop.site.buyer(),
+            buyer,
             shop,
             services: services.into(),
             at: Mutex::new(at),
