@@ -44,10 +44,11 @@ fn histories(seed: u64) {
 /// One history, in a shop of its own.
 fn run(plan: Plan) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
+    // A task of its own, so that a panic can be looked into; on this thread, as it holds what no other thread may.
+    tokio::task::LocalSet::new().block_on(&runtime, async {
         let world = Arc::new(World::open(&plan).await);
         let shown = format!("{plan:#?}");
-        let history = tokio::spawn({
+        let history = tokio::task::spawn_local({
             let world = world.clone();
             async move {
                 for (n, step) in plan.steps.iter().enumerate() {

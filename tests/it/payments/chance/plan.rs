@@ -31,16 +31,34 @@ pub struct Provider {
 pub enum Step {
     Place(Ask),
     /// The same key again, with the same content or another.
-    Repeat { intent: u8, other: bool },
+    Repeat {
+        intent: u8,
+        other: bool,
+    },
     /// `again`: under the key of the last time.
-    Pay { intent: u8, pay: Pay, again: bool },
-    Cancel { intent: u8, again: bool },
-    Ship { intent: u8 },
+    Pay {
+        intent: u8,
+        pay: Pay,
+        again: bool,
+    },
+    Cancel {
+        intent: u8,
+        again: bool,
+    },
+    Ship {
+        intent: u8,
+    },
     /// From now on callbacks are lost on their way, or no more.
     Lose(bool),
     /// A callback of long ago comes (again), so often at once.
-    Tell { callback: u8, copies: u8 },
-    Forge { callback: u8, how: Forgery },
+    Tell {
+        callback: u8,
+        copies: u8,
+    },
+    Forge {
+        callback: u8,
+        how: Forgery,
+    },
     /// Every answer that was kept expires.
     Forget,
     /// Every order is older than the payment window.

@@ -10,10 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// What is still under way: nothing, at rest.
 const UNDER_WAY: [(&str, &str); 3] = [
-    (
-        "payments without an outcome",
-        "FROM payments WHERE status IN ('started', 'unknown', 'processing', 'refund_due')",
-    ),
+    ("payments without an outcome", "FROM payments WHERE status IN ('started', 'unknown', 'processing', 'refund_due')"),
     (
         "orders without their coupon",
         "FROM orders o WHERE status IN ('paid', 'shipped') AND NOT EXISTS
