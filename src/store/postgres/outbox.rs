@@ -24,19 +24,22 @@ statements! {
         WHERE id = ANY(ARRAY(SELECT id FROM due)) AND due_at <= now()
         RETURNING id, topic, payload";
 
+    /// In the order in which [`GRANT`] takes them.
     MARK = "
+        WITH held AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
         UPDATE outbox SET published_at = coalesce(published_at, clock_timestamp()), publishings = publishings + 1,
             due_at = clock_timestamp()
                 + least($3::bigint, $2::bigint * power(2, least(publishings, 30))) * interval '1 ms'
-        WHERE id = ANY($1)";
+        WHERE id = ANY(ARRAY(SELECT id FROM held))";
 
     LAG = "
         SELECT floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::bigint AS lag FROM outbox
         WHERE published_at IS NULL AND created_at > '-infinity' ORDER BY created_at LIMIT 1";
 
     /// The order's row is shared with nobody who changes it: a cancellation comes either before (and there is no coupon) or
-    /// after. The message of an order that is not there is not marked, so that it comes again. Everything is touched
-    /// in one order (orders, messages, coupons, outbox rows, each by id), so that two consumers cannot wait for each other.
+    /// after. The message of an order that is not there is not marked, so that it comes again. Everything is taken
+    /// in one order (orders, messages, coupons, outbox rows, each by id), so that two consumers cannot wait for each other;
+    /// an update by itself takes its rows as they lie, and where they lie changes with each update.
     GRANT = "
         WITH told AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS told (message, order_id, code)
@@ -55,10 +58,14 @@ statements! {
                 AND told.message::text = ANY(ARRAY(SELECT message_id FROM consumed))
             ORDER BY standing.id
             ON CONFLICT (order_id, campaign) DO NOTHING RETURNING code
+        ), held AS MATERIALIZED (
+            SELECT id FROM outbox
+            WHERE id = ANY(ARRAY(SELECT message FROM told WHERE order_id = ANY(ARRAY(SELECT id FROM standing))))
+            ORDER BY id FOR NO KEY UPDATE
         ), heard AS (
             UPDATE outbox SET consumed_at = coalesce(consumed_at, clock_timestamp()),
                 published_at = coalesce(published_at, clock_timestamp())
-            WHERE id = ANY(ARRAY(SELECT message FROM told WHERE order_id = ANY(ARRAY(SELECT id FROM standing))))
+            WHERE id = ANY(ARRAY(SELECT id FROM held))
         )
         SELECT told.message, standing.status,
             told.message::text = ANY(ARRAY(SELECT message_id FROM consumed)) AS consumed,
