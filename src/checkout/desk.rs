@@ -257,7 +257,7 @@ impl Settling {
         for (claimed, settled) in batch.into_iter().zip(settled) {
             match settled {
                 Settled::Decided { decision, answer, leaked } => {
-                    unique::count(&decision, leaked);
+                    unique::count(&decision, &claimed.ticket.asked.key, leaked);
                     claimed.ticket.answer(outcome_of(decision, answer));
                 }
                 Settled::Unpaid(order) => self.charge(claimed, order),

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::order::values::Fingerprint;
+use crate::order::values::{Fingerprint, Key};
 use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
 
 /// What became of a claim.
@@ -87,7 +87,7 @@ impl Keys {
             ),
             ClaimResult::Lost(record) => judge(record.clone(), &request.fingerprint),
         });
-        Ok(claims.inspect(count).collect())
+        Ok(claims.zip(requests).inspect(|(claim, request)| count(claim, &request.id.key)).map(|(c, _)| c).collect())
     }
 
     /// What stands under a key for this content, without claiming it; `None`: no record. Counts nothing.
@@ -131,7 +131,7 @@ fn judge(record: Record, content: &Fingerprint) -> Claim {
     }
 }
 
-fn count(claim: &Claim) {
+fn count(claim: &Claim, key: &Key) {
     let decision = match claim {
         Claim::Claimed(Won { taken_over: false, .. }) => "claimed",
         Claim::Claimed(Won { taken_over: true, .. }) => "taken_over",
@@ -139,7 +139,7 @@ fn count(claim: &Claim) {
         Claim::InProgress { .. } => "in_progress",
         Claim::Mismatch(_) => "mismatched",
     };
-    super::count("key", decision);
+    super::decided("key", decision, key);
 }
 
 /// Counts a result that hit no row because its claim was taken over.

@@ -12,6 +12,7 @@ use crate::checkout::place::Stands;
 use crate::error::Result;
 use crate::guard;
 use crate::guard::token::{Binding, Spend};
+use crate::order::values::Key;
 
 /// How often a duplicate whose token does not permit to act looks whether the first is through.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -74,7 +75,7 @@ where
         match row(later(spend, began.elapsed()), stands, lease) {
             Step::Wait if began.elapsed() < wait => tokio::time::sleep(LOOK_AGAIN).await,
             step => {
-                count(&step);
+                count(&step, &binding.key);
                 return Ok(step);
             }
         }
@@ -82,12 +83,12 @@ where
 }
 
 /// Counts what the inner layers had to say to a form whose token did not let it through to them.
-fn count(step: &Step) {
+fn count(step: &Step, key: &Key) {
     match step {
-        Step::Tell(Stands::Done(_)) => guard::count("key", "replayed"),
-        Step::Tell(Stands::Other(_)) => guard::count("key", "mismatched"),
-        Step::Tell(Stands::Order(_)) => guard::count("constraint", "key_exists"),
-        Step::Wait => guard::count("key", "in_progress"),
+        Step::Tell(Stands::Done(_)) => guard::decided("key", "replayed", key),
+        Step::Tell(Stands::Other(_)) => guard::decided("key", "mismatched", key),
+        Step::Tell(Stands::Order(_)) => guard::decided("constraint", "key_exists", key),
+        Step::Wait => guard::decided("key", "in_progress", key),
         Step::Tell(_) | Step::Do | Step::Interrupted | Step::Expired => {}
     }
 }

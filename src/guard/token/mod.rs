@@ -105,15 +105,13 @@ impl Tokens {
         } else {
             self.store.spend(&Slip::new(binding, token), request).await
         };
-        super::count(
-            "token",
-            match outcome {
-                Spend::Accepted => "accepted",
-                Spend::Spent { .. } => "spent",
-                Spend::Unknown => "unknown",
-                Spend::Bypassed => "bypassed",
-            },
-        );
+        let decision = match outcome {
+            Spend::Accepted => "accepted",
+            Spend::Spent { .. } => "spent",
+            Spend::Unknown => "unknown",
+            Spend::Bypassed => "bypassed",
+        };
+        super::decided("token", decision, &binding.key);
         outcome
     }
 
