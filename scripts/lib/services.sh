@@ -4,7 +4,7 @@
 #
 #   trap stop_services EXIT; trap 'exit 130' INT; trap 'exit 143' TERM
 #   need_packages [COMMAND...]        # installs what is missing when root, else says what to install; the Debian
-#                                     # package of a COMMAND has the same name
+#                                     # package of a COMMAND has the same name, or is named: COMMAND=PACKAGE
 #   start_postgres DIR [durable|fast] # exports PG_URL, PG_BIN
 #   start_redis DIR                   # exports REDIS_TEST_URL (no path: every test appends its own /N)
 #   start_redis_cluster DIR           # exports REDIS_CLUSTER_TEST_URL
@@ -88,7 +88,7 @@ find_missing() {
     have_postgres || MISSING+=(postgresql)
     have_redis || MISSING+=(redis-server)
     for extra in "$@"; do
-        command -v "$extra" >/dev/null || MISSING+=("$extra")
+        command -v "${extra%%=*}" >/dev/null || MISSING+=("${extra#*=}")
     done
     ((${#MISSING[@]} == 0))
 }

@@ -13,7 +13,7 @@ use crate::order::{Method, Order, PaymentStatus, Status};
 
 use super::notice::Notice;
 use super::said::Said;
-use super::words::{Fault, Moment, money};
+use super::words::{Fault, Moment, Price, money};
 
 /// Renders a page.
 pub fn page(status: StatusCode, template: &impl Template) -> Response {
@@ -38,7 +38,7 @@ pub struct Row {
     /// What it is called.
     pub name: String,
     /// Price of one; none for what is not in the catalogue (any more, or just now).
-    pub price: Option<String>,
+    pub price: Option<Price>,
     /// How many are left.
     pub stock: i64,
     /// What was typed.
@@ -77,6 +77,8 @@ pub struct FormPage {
     pub card: bool,
     /// The visitor's balance, if it could be had.
     pub balance: Option<String>,
+    /// The total of an empty form; the page's script adds to it.
+    pub total: Price,
     /// The note.
     pub note: String,
     /// What is wrong with it.

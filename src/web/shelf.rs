@@ -15,7 +15,7 @@ use crate::store::shop_currency;
 use super::draft::Draft;
 use super::notice::Notice;
 use super::pages::{Complaint, FormPage, Row};
-use super::words::{Fault, label, money};
+use super::words::{Fault, Price, label, money};
 
 /// Id of the part of the page that holds all goods: where complaints lead that concern no single field.
 const GOODS: &str = "goods";
@@ -70,6 +70,7 @@ pub async fn render(
     let rows = rows(shelf, draft, &faults);
     let complaints = complaints(&rows, &faults);
     let fault_of = |field: &str| faults.iter().find(|(name, _)| name == field).map(|(_, fault)| fault.clone());
+    let currency = shop_currency(&shelf.products);
     let again = matches!(notice, Notice::Repeat { .. }) || (draft.again() && draft.typed(super::draft::KEY) == key);
     FormPage {
         goods_fault: complaints.iter().find(|c| c.target == GOODS).map(|c| c.fault.clone()),
@@ -78,7 +79,8 @@ pub async fn render(
         payment: draft.typed("payment").to_owned(),
         note: draft.typed("note").to_owned(),
         card: app.config.gateway.is_some(),
-        balance: shelf.balance.map(|balance| money(balance, &shop_currency(&shelf.products))),
+        balance: shelf.balance.map(|balance| money(balance, &currency)),
+        total: Price { amount: 0, currency },
         notice,
         complaints,
         rows,
@@ -109,7 +111,7 @@ fn rows(shelf: &Shelf, draft: &Draft, faults: &[(String, Fault)]) -> Vec<Row> {
         let field = format!("quantity[{}]", product.sku);
         Row {
             name: product.name.clone(),
-            price: Some(money(product.unit_price, &product.currency)),
+            price: Some(Price { amount: product.unit_price, currency: product.currency.clone() }),
             stock: product.stock,
             typed: draft.typed(&field).to_owned(),
             fault: fault_of(&field),

@@ -25,16 +25,44 @@ const EXPONENTS: [(usize, &[&str]); 3] = [
     (4, &["CLF", "UYW"]),
 ];
 
+/// How many digits of an amount in this currency stand behind the point.
+#[must_use]
+pub fn digits(currency: &Currency) -> usize {
+    let code = currency.as_str();
+    EXPONENTS.iter().find(|(_, codes)| codes.contains(&code)).map_or(2, |(exponent, _)| *exponent)
+}
+
 /// An amount as a buyer reads it: `12.50 EUR`, the space one that does not break.
 #[must_use]
 pub fn money(amount: Cents, currency: &Currency) -> String {
-    let code = currency.as_str();
-    let exponent = EXPONENTS.iter().find(|(_, codes)| codes.contains(&code)).map_or(2, |(exponent, _)| *exponent);
+    let (code, exponent) = (currency.as_str(), digits(currency));
     let sign = if amount < 0 { "\u{2212}" } else { "" };
     let digits = format!("{:0>width$}", amount.unsigned_abs(), width = exponent + 1);
     let (whole, part) = digits.split_at(digits.len() - exponent);
     let point = if part.is_empty() { "" } else { "." };
     format!("{sign}{whole}{point}{part}\u{a0}{code}")
+}
+
+/// An amount that a page shows and its script can add up.
+pub struct Price {
+    /// In minor units.
+    pub amount: Cents,
+    /// Of what.
+    pub currency: Currency,
+}
+
+impl Price {
+    /// For `data-digits`.
+    #[must_use]
+    pub fn digits(&self) -> usize {
+        digits(&self.currency)
+    }
+}
+
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&money(self.amount, &self.currency))
+    }
 }
 
 /// A time for `<time>`: what a buyer reads, and what a program reads.

@@ -7,6 +7,7 @@
 
 mod api;
 mod cli;
+#[allow(dead_code, reason = "shared with the browser tests, which use other parts")]
 mod harness;
 mod payments;
 mod queue;

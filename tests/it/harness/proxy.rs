@@ -26,6 +26,8 @@ pub enum Fault {
     LoseReply,
     /// Connections are closed, those that are open and each new one.
     Refuse,
+    /// Replies lose their `no-store`: as for a browser that keeps such pages in its back/forward cache all the same.
+    Keep,
 }
 
 /// The proxy; ends when dropped.
@@ -36,6 +38,7 @@ pub struct Proxy {
 }
 
 struct Shared {
+    upstream: watch::Sender<SocketAddr>,
     fault: watch::Sender<Fault>,
     cuts: watch::Sender<u64>,
     accepted: AtomicUsize,
@@ -49,13 +52,14 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
+            upstream: watch::Sender::new(upstream),
             fault: watch::Sender::new(Fault::None),
             cuts: watch::Sender::new(0),
             accepted: AtomicUsize::new(0),
             silent: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
         });
-        let task = tokio::spawn(accept(listener, upstream, shared.clone()));
+        let task = tokio::spawn(accept(listener, shared.clone()));
         Self { addr, shared, task }
     }
 
@@ -67,6 +71,11 @@ impl Proxy {
     /// Changes what is wrong.
     pub fn set(&self, fault: Fault) {
         self.shared.fault.send_replace(fault);
+    }
+
+    /// Leads new connections elsewhere: to the service that was started anew.
+    pub fn lead_to(&self, upstream: SocketAddr) {
+        self.shared.upstream.send_replace(upstream);
     }
 
     /// Closes the connections that are open now.
@@ -96,17 +105,18 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let number = shared.accepted.fetch_add(1, Ordering::SeqCst);
-        connections.spawn(carry(number, client, upstream, shared.clone()));
+        connections.spawn(carry(number, client, shared.clone()));
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// One connection: ends, closing both sides, with whichever direction ends first.
-async fn carry(number: usize, client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
+async fn carry(number: usize, client: TcpStream, shared: Arc<Shared>) {
+    let upstream = *shared.upstream.borrow();
     let mut fault = shared.fault.subscribe();
     let mut cuts = shared.cuts.subscribe();
     if *fault.borrow() == Fault::Refuse {
@@ -144,6 +154,7 @@ async fn replies(number: usize, mut from: OwnedReadHalf, mut to: OwnedWriteHalf,
         }
         match now {
             Fault::None | Fault::Stall | Fault::Refuse => {}
+            Fault::Keep => make_keepable(&mut buffer[..n]),
             Fault::Delay(time) => tokio::time::sleep(time).await,
             Fault::Swallow => {
                 shared.lost.fetch_add(1, Ordering::SeqCst);
@@ -166,5 +177,14 @@ async fn replies(number: usize, mut from: OwnedReadHalf, mut to: OwnedWriteHalf,
         if to.write_all(&buffer[..n]).await.is_err() {
             return;
         }
+    }
+}
+
+/// The two words have the same length, so nothing else of the reply changes.
+fn make_keepable(reply: &mut [u8]) {
+    const FROM: &[u8] = b"no-store";
+    let found: Vec<_> = (0..reply.len()).filter(|at| reply[*at..].starts_with(FROM)).collect();
+    for at in found {
+        reply[at..at + FROM.len()].copy_from_slice(b"no-cache");
     }
 }

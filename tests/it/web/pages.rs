@@ -103,10 +103,23 @@ async fn every_page_is_uncacheable_and_takes_nothing_from_elsewhere() {
         assert!(!page.header("content-security-policy").contains("unsafe"));
         assert_eq!(page.header("x-content-type-options"), "nosniff");
         assert_eq!(page.header("referrer-policy"), "same-origin");
+        let text = page.text.replace("<script type=\"module\" src=\"/static/order.js?v=", "");
         for foreign in ["http://", "https://", "<script", "<style", " style="] {
-            assert!(!page.text.contains(foreign), "{foreign} in {}", page.text);
+            assert!(!text.contains(foreign), "{foreign} in {text}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_script_is_small_and_the_form_has_the_numbers_it_adds_up() {
+    let shop = Shop::open().await;
+    let mut buyer = shop.buyer();
+    let form = buyer.get("/orders/new").await;
+    form.says(200, "data-price=\"1250\" data-unit=\"EUR\" data-digits=\"2\"").says(200, "0.00\u{a0}EUR</output>");
+    let at = form.text.find("/static/order.js").unwrap();
+    let script = buyer.get(form.text[at..].split('"').next().unwrap()).await;
+    assert_eq!(script.header("content-type"), "text/javascript");
+    assert!(script.text.len() < 6000, "{} bytes", script.text.len());
 }
 
 #[tokio::test]

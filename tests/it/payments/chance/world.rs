@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -156,10 +157,11 @@ impl World {
 
     /// Every answer that was kept expires.
     pub async fn forget(&self) {
-        // Whoever is answered in between may be told the old answer or a new one: nothing is held against either.
         let sql = &self.shop.site.under.sql;
         let over = sql.moment(-1);
         sql.run(&format!("UPDATE idempotency_records SET expires_at = {over} WHERE status = 'done'")).await;
+        // For so long a process may go on giving an answer that it has given a moment ago.
+        tokio::time::sleep(Duration::from_millis(250)).await;
         self.told.lock().unwrap().clear();
     }
 

@@ -5,14 +5,19 @@
 //! under which results are written; work done under an older epoch hits no row (fencing as in Kleppmann, "How to do
 //! distributed locking", 2016). The key's meaning follows draft-ietf-httpapi-idempotency-key-header.
 //!
+//! What is replayed all the time is given from memory for a moment ([`recent`]); everything else is the table's to say.
+//!
 //! Nothing here knows what the work is: a claim is taken, the work is done by whoever holds it, and then completed
 //! or released.
+
+mod recent;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::order::values::{Fingerprint, Key};
 use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
+use recent::Recent;
 
 /// What became of a claim.
 #[derive(Clone, Debug)]
@@ -45,13 +50,14 @@ pub struct Keys {
     store: Arc<dyn Store>,
     lease: Duration,
     key_ttl: Duration,
+    recent: Recent,
 }
 
 impl Keys {
     /// `lease`: how long a claim is honoured without an outcome. `key_ttl`: how long an answer is replayed.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, lease: Duration, key_ttl: Duration) -> Self {
-        Self { store, lease, key_ttl }
+        Self { store, lease, key_ttl, recent: Recent::new() }
     }
 
     /// Claims each key, all in one statement; one answer per request, in their order. The same key twice in one
@@ -85,9 +91,20 @@ impl Keys {
                 },
                 &request.fingerprint,
             ),
-            ClaimResult::Lost(record) => judge(record.clone(), &request.fingerprint),
+            ClaimResult::Lost(record) => {
+                self.recent.saw(&request.id, record);
+                judge(record.clone(), &request.fingerprint)
+            }
         });
         Ok(claims.zip(requests).inspect(|(claim, request)| count(claim, &request.id.key)).map(|(c, _)| c).collect())
+    }
+
+    /// The answer to what was replayed again and again a moment ago; `None`: the table has to be asked.
+    #[must_use]
+    pub fn replayed_lately(&self, id: &RecordId, content: &Fingerprint) -> Option<Claim> {
+        let replay = Claim::Replay(self.recent.answer(id, content)?);
+        count(&replay, &id.key);
+        Some(replay)
     }
 
     /// What stands under a key for this content, without claiming it; `None`: no record. Counts nothing.
