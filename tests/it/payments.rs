@@ -5,6 +5,7 @@ mod callbacks;
 mod chance;
 mod charging;
 mod crashes;
+mod leaving;
 mod life;
 mod pages;
 mod patience;

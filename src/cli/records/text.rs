@@ -146,7 +146,10 @@ fn order_lines(record: &RecordStory, order: Option<&Life>) -> Vec<String> {
 
 /// Where it is told what stopped each of them: to keep it here, a repeat would have to write.
 fn repeats(record: &RecordStory) -> String {
-    format!("in the log of a process with ONCEGATE_LOG=info,oncegate::guard=debug, as decisions about key={}", record.key)
+    format!(
+        "in the log of a process with ONCEGATE_LOG=info,oncegate::guard=debug, as decisions about key={}",
+        record.key
+    )
 }
 
 fn advice(record: &RecordStory, order: Option<&Life>) -> &'static str {
