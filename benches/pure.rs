@@ -16,7 +16,7 @@ use oncegate::order::values::{AccountId, Currency, Fingerprint, Key, OrderId, Qu
 use oncegate::order::{Line, Method, NewOrder, Order, PaymentStatus, Product, Status, Wanted};
 use oncegate::web::notice::Notice;
 use oncegate::web::pages::{FormPage, Hidden, OrderPage, Row};
-use oncegate::web::words::money;
+use oncegate::web::words::{Price, money};
 use time::macros::datetime;
 
 const UUID: &str = "9f8c2c1e-7a56-4c0b-9d53-0c1e7e1b6a11";
@@ -121,7 +121,7 @@ fn form(products: usize) -> FormPage {
     let row = |n| Row {
         field: format!("quantity[{}]", sku(n)),
         name: format!("Product {n}"),
-        price: Some(money(1250, &euro())),
+        price: Some(Price { amount: 1250, currency: euro() }),
         stock: 100,
         typed: String::new(),
         fault: None,
@@ -135,6 +135,7 @@ fn form(products: usize) -> FormPage {
         payment_fault: None,
         card: true,
         balance: Some(money(100_000, &euro())),
+        total: Price { amount: 0, currency: euro() },
         note: String::new(),
         note_fault: None,
         token: "c2l4dGVlbiByYW5kb20gYnl0ZXM".to_owned(),
