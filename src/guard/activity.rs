@@ -100,10 +100,15 @@ pub fn start() {
     LazyLock::force(&ACTIVITY);
 }
 
-/// Adds a decision. What it is about is asked for only where it is kept.
-pub(super) fn add(decided: Decided, about: impl FnOnce() -> About) {
+/// Whether it is kept what a decision was about.
+pub(super) fn keeps(decided: Decided) -> bool {
+    decided.effect() != Effect::Passed
+}
+
+/// Adds a decision, and what it was about where that is kept.
+pub(super) fn add(decided: Decided, about: Option<About>) {
     let at = OffsetDateTime::now_utc();
-    let event = (decided.effect() != Effect::Passed).then(|| Event { at, decided, about: about() });
+    let event = about.filter(|_| keeps(decided)).map(|about| Event { at, decided, about });
     let mut ring = ACTIVITY.ring.lock().unwrap_or_else(PoisonError::into_inner);
     ring.count(decided, minute_of(at));
     let old = event.and_then(|event| ring.keep(event));
@@ -236,10 +241,10 @@ mod tests {
 
     #[test]
     fn what_goes_through_untouched_leaves_only_numbers() {
-        add(Decided::Accepted, || panic!("nobody asks what it was about"));
+        super::super::count(Decided::Accepted, || panic!("nobody asks what it was about"));
         let before = snapshot();
         let about = || About { who: Who::Nobody, operation: "a_form_of_this_test", key: None };
-        add(Decided::Bypassed, about);
+        super::super::count(Decided::Bypassed, about);
         let after = snapshot();
         assert!(after.totals[Decided::Accepted.index()] >= 1);
         assert!(after.totals[Decided::Bypassed.index()] > before.totals[Decided::Bypassed.index()]);

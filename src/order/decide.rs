@@ -146,7 +146,7 @@ pub fn price<'p>(order: &NewOrder, find: impl Fn(&Sku) -> Option<&'p Product>) -
     let currency = currency.cloned().ok_or_else(|| invalid(Wrong::Nothing))?;
     match total {
         Some(total @ 0..=MAX_TOTAL) => Ok(Priced { lines, total, currency }),
-        _ => Err(invalid(Wrong::Form("worth at most 1000000000000 minor units in total"))),
+        _ => Err(invalid(Wrong::TooDear)),
     }
 }
 

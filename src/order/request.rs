@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::values::{Fingerprint, MAX_LINES, MAX_QUANTITY, Note, Quantity, Sku};
+use super::values::{Fingerprint, MAX_LINES, MAX_NOTE, MAX_QUANTITY, MAX_TOTAL, Note, Quantity, Sku};
 use super::{Method, NewOrder, Wanted, fingerprint};
 
 pub use form::{from_form, pay_from_form};
@@ -41,8 +41,17 @@ pub enum Wrong {
     },
     /// Characters or length do not fit; says what is allowed.
     Form(&'static str),
-    /// None of the allowed words; says which are.
-    Choice(&'static str),
+    /// No way to pay.
+    Method {
+        /// Whether a card would be one.
+        card: bool,
+    },
+    /// More different products than an order may have.
+    TooMany,
+    /// Worth more than an order may be.
+    TooDear,
+    /// Not a note: too long, or with control characters.
+    Note,
     /// Nothing is wanted at all.
     Nothing,
     /// The payment method is not offered by this shop.
@@ -61,7 +70,14 @@ impl fmt::Display for Wrong {
             Self::NotWhole => f.write_str("must be a whole number, digits only"),
             Self::Range { min, max } => write!(f, "must be between {min} and {max}"),
             Self::Form(allowed) => write!(f, "must be {allowed}"),
-            Self::Choice(words) => write!(f, "must be {words}"),
+            Self::Method { card: true } => f.write_str("must be balance or card"),
+            Self::Method { card: false } => f.write_str("must be balance"),
+            Self::TooMany => write!(f, "must be of at most {MAX_LINES} different products"),
+            Self::TooDear => write!(f, "must be worth at most {MAX_TOTAL} minor units in total"),
+            Self::Note => write!(
+                f,
+                "must be at most {MAX_NOTE} characters long, with no control characters but tabs and line breaks"
+            ),
             Self::Nothing => f.write_str("choose at least one product"),
             Self::NotOffered => f.write_str("is not offered here"),
             Self::MixedCurrency => f.write_str("cannot mix goods of several currencies in one order"),
@@ -146,7 +162,7 @@ fn method(word: &str, card: bool) -> Result<Method, Wrong> {
     match Method::parse(word) {
         Some(Method::Card) if !card => Err(Wrong::NotOffered),
         Some(method) => Ok(method),
-        None => Err(Wrong::Choice(if card { "balance or card" } else { "balance" })),
+        None => Err(Wrong::Method { card }),
     }
 }
 
@@ -154,8 +170,7 @@ fn method(word: &str, card: bool) -> Result<Method, Wrong> {
 fn note(text: &str) -> Result<Option<Note>, Wrong> {
     let text =
         if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { Cow::from(text) };
-    let allowed = Wrong::Form("at most 500 characters long, with no control characters but tabs and line breaks");
-    if text.is_empty() { Ok(None) } else { Note::parse(&text).map(Some).ok_or(allowed) }
+    if text.is_empty() { Ok(None) } else { Note::parse(&text).map(Some).ok_or(Wrong::Note) }
 }
 
 #[cfg(test)]

@@ -263,8 +263,8 @@ pub trait Store: Send + Sync + 'static {
     /// Lets something happen to one order, in one transaction: keeps the event, locks the products (where stock may
     /// come back), the account, the order and its attempts, asks `order::life`, writes status (under the condition of
     /// the old one), attempts, stock, balance and entry, outbox row, the event's outcome (`Verdict::as_str`), and the
-    /// claim's record as concluded. A refund that becomes due is looked at by the reconciler after `first_check`, as a
-    /// new attempt is. Calling again after [`StoreError::Unreachable`] is safe.
+    /// claim's record as concluded. A refund that becomes due is looked at by the reconciler at once. Calling
+    /// again after [`StoreError::Unreachable`] is safe.
     async fn change(&self, change: &Change, rules: &ChangeRules) -> Result<Changed>;
     /// The order with its attempts and its account's balance, as it stands.
     async fn life(&self, order: OrderId) -> Result<Option<Life>>;

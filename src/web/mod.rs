@@ -2,13 +2,14 @@
 //!
 //! A submission goes `form` → `draft` (what was typed) → `order::request` → `submit` → `walk` (the token table) → `checkout`, and
 //! comes back as a redirect or, by `shelf` and `notice`, as the form again. The forms of an order that stands go through
-//! `wishes` by the same table, and always back to the order, which says by `said` what happened. `session` knows the visitor, `origin` keeps
-//! forms of other sites out. Deliberately absent: what an order costs or whether it may be placed.
+//! `wishes` by the same table, and always back to the order, which says by `said` what happened. `session` knows the visitor, `language` their
+//! tongue, `origin` keeps forms of other sites out. Deliberately absent: what an order costs or whether it may be placed.
 
 pub mod assets;
 pub mod attempts;
 pub mod draft;
 pub mod form;
+pub mod language;
 pub mod notice;
 pub mod orders;
 pub mod origin;
@@ -61,6 +62,7 @@ pub fn router(app: App) -> Router {
         .layer(from_fn_with_state(app.clone(), patience))
         .layer(session::layer(&app))
         .layer(from_fn(dress))
+        .layer(from_fn_with_state(app.clone(), language::speak))
         .with_state(app)
 }
 

@@ -19,7 +19,7 @@ pub(super) fn problem_of(refusal: &Answer) -> Option<String> {
     Some(problem.kind.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
-/// What the head of a page with a form says. The sentences are in `templates/notice.html`.
+/// What the head of a page with a form says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Nothing: a form that nobody has sent.

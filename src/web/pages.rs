@@ -1,24 +1,30 @@
-//! The pages as data. Which sentence stands where is the templates' matter; what a page needs to know is here.
+//! The pages as data. Which sentence stands where is the templates' matter, how it is worded that of `language`; what a page
+//! needs to know is here.
 
 use std::time::Duration;
 
 use askama::Template;
 use axum::http::StatusCode;
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{CONTENT_LANGUAGE, RETRY_AFTER, VARY};
 use axum::response::{Html, IntoResponse, Response};
 
 use crate::error::Error;
 use crate::order::values::Key;
 use crate::order::{Method, Order, PaymentStatus, Status};
 
+use super::language::texts::Text;
+use super::language::{self, filters};
 use super::notice::Notice;
 use super::said::Said;
 use super::words::{Fault, Moment, Price, money};
 
-/// Renders a page.
+/// Renders a page, in the language of its visitor.
 pub fn page(status: StatusCode, template: &impl Template) -> Response {
     match template.render() {
-        Ok(html) => (status, Html(html)).into_response(),
+        Ok(html) => {
+            let said = [(CONTENT_LANGUAGE, language::current().tag()), (VARY, "Accept-Language, Cookie")];
+            (status, said, Html(html)).into_response()
+        }
         Err(error) => {
             tracing::error!(%error, "a template failed");
             (StatusCode::INTERNAL_SERVER_ERROR, Html("<!doctype html><title>Error</title>Error 500")).into_response()
@@ -55,6 +61,13 @@ pub struct Complaint {
     pub label: String,
     /// What is wrong.
     pub fault: Fault,
+}
+
+impl Complaint {
+    fn text(&self) -> Text {
+        let text = Text::new("complaint").with("url", format!("#{}", self.target));
+        text.with("field", self.label.clone()).with("fault", self.fault.to_string())
+    }
 }
 
 /// The order form, fresh or come back.
@@ -152,6 +165,24 @@ impl OrderPage {
     fn sum(&self, line: &crate::order::Line) -> String {
         money(line.unit_price.saturating_mul(i64::from(line.quantity.get())), &self.order.currency)
     }
+
+    /// How it is paid, and how far that is.
+    fn payment(&self) -> Text {
+        let payment = match self.order.payment {
+            PaymentStatus::Started => "payment-started",
+            PaymentStatus::Unknown => "payment-unknown",
+            PaymentStatus::Processing => "payment-processing",
+            PaymentStatus::Declined => "payment-declined",
+            PaymentStatus::Captured => "payment-captured",
+            PaymentStatus::RefundDue => "payment-refund-due",
+            PaymentStatus::Refunded => "payment-refunded",
+        };
+        let method = match self.order.method {
+            Method::Balance => "method-balance",
+            Method::Card => "method-card",
+        };
+        Text::new(method).with("payment", Text::new(payment).to_string())
+    }
 }
 
 impl IntoResponse for OrderPage {
@@ -184,7 +215,7 @@ impl IntoResponse for OrdersPage {
     }
 }
 
-/// A page that only says something. The sentences are in `templates/message.html`.
+/// A page that only says something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Template)]
 #[template(path = "message.html")]
 pub enum Message {
@@ -262,6 +293,11 @@ pub fn attempt_path(key: &Key) -> String {
     use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
     const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     format!("/orders/attempts/{}", utf8_percent_encode(key.as_str(), UNRESERVED))
+}
+
+/// The address of an order's page.
+fn order_path(order: &crate::order::values::OrderId) -> String {
+    format!("/orders/{order}")
 }
 
 /// An order's name in running text: the end of its id, which is the random part.

@@ -13,13 +13,17 @@ pub const SAID: &str = "said";
 
 macro_rules! said {
     ($($(#[$doc:meta])* $variant:ident $word:literal)*) => {
-        /// What happened. The sentences are in `templates/said.html`.
+        /// What happened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Said {
             $($(#[$doc])* $variant,)*
         }
 
         impl Said {
+            /// All of them.
+            #[cfg(test)]
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
             /// The word in the address.
             #[must_use]
             pub fn word(self) -> &'static str {

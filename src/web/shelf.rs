@@ -134,8 +134,8 @@ fn complaints(rows: &[Row], faults: &[(String, Fault)]) -> Vec<Complaint> {
             (None, "payment" | "note") => field,
             (None, _) => GOODS,
         };
-        let label = row.map_or_else(|| label(field), |row| &row.name);
-        Complaint { target: target.to_owned(), label: label.to_owned(), fault: fault.clone() }
+        let label = row.map_or_else(|| label(field), |row| row.name.clone());
+        Complaint { target: target.to_owned(), label, fault: fault.clone() }
     };
     faults.iter().map(complaint).collect()
 }

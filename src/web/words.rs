@@ -1,16 +1,14 @@
-//! The words of the pages that are not in a template: amounts, times, and what is wrong with a field.
-//!
-//! Everything a buyer reads is here or in `templates/` (and [`Wrong`]'s own words), so that another language has one
-//! place to go.
+//! What pages say of values: amounts, times, and what is wrong with a field. The sentences are in `locales/`.
 
 use std::fmt;
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 
 use crate::order::request::Wrong;
-use crate::order::values::{Cents, Currency};
+use crate::order::values::{Cents, Currency, MAX_LINES, MAX_NOTE, MAX_TOTAL};
+
+use super::language::texts::Text;
 
 /// How many digits of an amount in minor units stand behind the point: ISO 4217, where it is not 2.
 const EXPONENTS: [(usize, &[&str]); 3] = [
@@ -78,8 +76,10 @@ impl Moment<'_> {
 
 impl fmt::Display for Moment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
-        f.write_str(&self.0.to_offset(time::UtcOffset::UTC).format(form).unwrap_or_default())
+        let time = self.0.to_offset(time::UtcOffset::UTC);
+        let text = Text::new("moment").with("year", time.year()).with("month", u8::from(time.month()));
+        let text = text.with("day", time.day()).with("hour", format!("{:02}", time.hour()));
+        text.with("minute", format!("{:02}", time.minute())).fmt(f)
     }
 }
 
@@ -94,26 +94,50 @@ pub enum Fault {
     NotSold,
 }
 
+impl Fault {
+    fn text(&self) -> Text {
+        let wrong = match self {
+            Self::Wrong(wrong) => wrong,
+            Self::OutOfStock => return Text::new("fault-out-of-stock"),
+            Self::NotSold => return Text::new("fault-not-sold"),
+        };
+        match wrong {
+            Wrong::Missing => Text::new("fault-missing"),
+            Wrong::Repeated => Text::new("fault-repeated"),
+            Wrong::Unknown => Text::new("fault-unknown"),
+            Wrong::NotWhole => Text::new("fault-not-whole"),
+            Wrong::Range { min, max } => Text::new("fault-range").with("min", *min).with("max", *max),
+            Wrong::Method { card: true } => Text::new("fault-balance-or-card"),
+            Wrong::Method { card: false } => Text::new("fault-balance"),
+            Wrong::TooMany => Text::new("fault-products").with("max", MAX_LINES),
+            Wrong::TooDear => Text::new("fault-total").with("max", MAX_TOTAL),
+            Wrong::Note => Text::new("fault-note").with("max", MAX_NOTE),
+            Wrong::Nothing => Text::new("fault-nothing"),
+            Wrong::NotOffered => Text::new("fault-not-offered"),
+            Wrong::MixedCurrency => Text::new("fault-mixed-currency"),
+            // Of JSON alone; the fields of a form are text.
+            Wrong::Type(_) | Wrong::Form(_) => Text::new("fault-unreadable"),
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Wrong(wrong) => wrong.fmt(f),
-            Self::OutOfStock => f.write_str("is not in stock in this quantity"),
-            Self::NotSold => f.write_str("is not sold here (any more)"),
-        }
+        self.text().fmt(f)
     }
 }
 
 /// What a field is called on the page; its own name where it has no label.
 #[must_use]
-pub fn label(field: &str) -> &str {
-    match field {
-        "payment" => "Payment",
-        "note" => "Note",
+pub fn label(field: &str) -> String {
+    let text = match field {
+        "payment" => "field-payment",
+        "note" => "field-note",
         // What concerns the goods as a whole: the form's name for it, and the desk's.
-        "quantity" | "/lines" => "Goods",
-        _ => field,
-    }
+        "quantity" | "/lines" => "field-goods",
+        _ => return field.to_owned(),
+    };
+    Text::new(text).to_string()
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ use crate::error::Result;
 pub use again::Again;
 pub use pace::Pace;
 
-/// The longest pause of the reconciler; with a short lease it looks more often.
-const RECONCILE_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause of the reconciler, and what a refund is late by; with a short lease it looks more often. To find
+/// nothing costs one look into an index that is nearly always empty.
+const RECONCILE_PAUSE: Duration = Duration::from_secs(1);
 /// How long a relay that found nothing leaves the outbox alone: what a coupon is late by, most of the time.
 const RELAY_PAUSE: Duration = Duration::from_millis(200);
 /// The pause after a failure, unless the worker's own is longer.

@@ -14,6 +14,7 @@ mod failing;
 #[path = "../it/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the integration tests, which use other parts")]
 mod harness;
+mod language;
 mod looking;
 mod paying;
 mod pressing;

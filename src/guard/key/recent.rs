@@ -5,23 +5,28 @@
 //! the table stays the truth: what is given from here was read there at most [`FRESH`] ago, and only what is asked for all
 //! the time is given from here at all.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moka::sync::Cache;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
 use crate::order::values::Fingerprint;
 use crate::store::{Answer, Record, RecordId, RecordState};
 
 /// How old an answer may be that is given without asking the table.
 const FRESH: Duration = Duration::from_millis(200);
-/// How often the table must have been asked before: a client that tries once more is answered by the table.
+/// How often the table must have been asked before, with no pause longer than [`COUNTED`]: a client that tries once more is
+/// answered by the table.
 const HOT: u32 = 3;
-/// How long it is counted how often a record is asked for.
+/// After a pause of this length counting begins anew.
 const COUNTED: Duration = Duration::from_secs(2);
 /// The most memory that the answers take, in bytes.
 const CAPACITY: u64 = 8 * 1024 * 1024;
 /// What an entry takes besides its texts, in bytes; about.
 const ENTRY: usize = 400;
+/// An entry of a usual size, in bytes: what the room for entries is first laid out by.
+const USUAL: u64 = 1024;
 
 #[derive(Clone)]
 struct Seen {
@@ -31,17 +36,25 @@ struct Seen {
     at: Instant,
 }
 
+/// In bytes.
+#[derive(Clone)]
+struct Size;
+
+impl Weighter<RecordId, Seen> for Size {
+    fn weight(&self, id: &RecordId, seen: &Seen) -> u64 {
+        let size = ENTRY + id.key.as_str().len() + seen.answer.body.len();
+        u64::try_from(size).unwrap_or(u64::MAX)
+    }
+}
+
 /// What was replayed lately.
 #[derive(Clone)]
-pub(super) struct Recent(Cache<RecordId, Seen>);
+pub(super) struct Recent(Arc<Cache<RecordId, Seen, Size>>);
 
 impl Recent {
     pub(super) fn new() -> Self {
-        let weight = |id: &RecordId, seen: &Seen| {
-            let size = ENTRY + id.key.as_str().len() + seen.answer.body.len();
-            u32::try_from(size).unwrap_or(u32::MAX)
-        };
-        Self(Cache::builder().max_capacity(CAPACITY).weigher(weight).time_to_live(COUNTED).build())
+        let entries = usize::try_from(CAPACITY / USUAL).unwrap_or(usize::MAX);
+        Self(Arc::new(Cache::with_weighter(entries, CAPACITY, Size)))
     }
 
     /// The answer, where it is as good as the table's.
@@ -54,7 +67,8 @@ impl Recent {
     /// Remembers what the table said.
     pub(super) fn saw(&self, id: &RecordId, record: &Record) {
         let RecordState::Done(answer) = &record.state else { return };
-        let times = self.0.get(id).map_or(0, |seen| seen.times).saturating_add(1);
+        let before = self.0.get(id).filter(|seen| seen.at.elapsed() < COUNTED);
+        let times = before.map_or(0, |seen| seen.times).saturating_add(1);
         let (fingerprint, answer) = (record.fingerprint.clone(), answer.clone());
         self.0.insert(id.clone(), Seen { fingerprint, answer, times, at: Instant::now() });
     }

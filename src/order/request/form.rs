@@ -38,7 +38,7 @@ pub fn from_form(fields: &[(String, String)], card: bool) -> Result<Parsed, Vec<
         }
     }
     if basket.0.len() > MAX_LINES {
-        errors.push(QUANTITY, Wrong::Form("of at most 50 different products"));
+        errors.push(QUANTITY, Wrong::TooMany);
     } else if basket.0.is_empty() && !errors.0.iter().any(|e| e.field.starts_with(QUANTITY_OF)) {
         errors.push(QUANTITY, Wrong::Nothing);
     }

@@ -262,15 +262,15 @@ fn the_payment_is_a_known_word_that_is_offered() {
     let body = |word: &str| format!(r#"{{"lines":[{{"sku":"TEA","quantity":2}}],"payment":{word}}}"#);
     assert!(from_json(body("\"card\"").as_bytes(), true).is_ok());
     assert_eq!(wrong(&body("\"card\"")), one("/payment", Wrong::NotOffered));
-    assert_eq!(wrong(&body("\"Balance\"")), one("/payment", Wrong::Choice("balance")));
-    assert_eq!(wrong(&body("\"\"")), one("/payment", Wrong::Choice("balance")));
+    assert_eq!(wrong(&body("\"Balance\"")), one("/payment", Wrong::Method { card: false }));
+    assert_eq!(wrong(&body("\"\"")), one("/payment", Wrong::Method { card: false }));
     assert_eq!(wrong(&body("null")), one("/payment", Wrong::Missing));
     assert_eq!(wrong(&body("1")), one("/payment", Wrong::Type("a string")));
     for (word, expected) in [
         ("card", Wrong::NotOffered),
         ("", Wrong::Missing),
-        ("bal\0ance", Wrong::Choice("balance")),
-        (" balance", Wrong::Choice("balance")),
+        ("bal\0ance", Wrong::Method { card: false }),
+        (" balance", Wrong::Method { card: false }),
     ] {
         let errors = form(&[("quantity[TEA]", "2"), ("payment", word)]);
         assert_eq!(errors, Err(vec![FieldError { field: "payment".into(), wrong: expected }]), "{word}");

@@ -25,11 +25,13 @@ statements! {
         WHERE id = ANY(ARRAY(SELECT id FROM due)) AND due_at <= now()
         RETURNING id, topic, payload";
 
+    /// In the order in which [`GRANT`] takes them.
     MARK = "
+        WITH held AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
         UPDATE outbox SET published_at = coalesce(published_at, clock_timestamp()), publishings = publishings + 1,
             due_at = clock_timestamp()
                 + least($3::bigint, $2::bigint * power(2, least(publishings, 30))) * interval '1 ms'
-        WHERE id = ANY($1)";
+        WHERE id = ANY(ARRAY(SELECT id FROM held))";
 
     /// Found by the relay's own index, in which what was never published comes first: its time to be taken is that of its
     /// creation, or at most a relay's lease ahead.
@@ -44,8 +46,9 @@ statements! {
         ORDER BY consumed_at DESC LIMIT 1";
 
     /// The order's row is shared with nobody who changes it: a cancellation comes either before (and there is no coupon) or
-    /// after. The message of an order that is not there is not marked, so that it comes again. Everything is touched
-    /// in one order (orders, messages, coupons, outbox rows, each by id), so that two consumers cannot wait for each other.
+    /// after. The message of an order that is not there is not marked, so that it comes again. Everything is taken
+    /// in one order (orders, messages, coupons, outbox rows, each by id), so that two consumers cannot wait for each other;
+    /// an update by itself takes its rows as they lie, and where they lie changes with each update.
     GRANT = "
         WITH told AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS told (message, order_id, code)
@@ -64,10 +67,14 @@ statements! {
             WHERE standing.status IN ('paid', 'shipped')
             ORDER BY standing.id
             ON CONFLICT (order_id, campaign) DO NOTHING RETURNING code
+        ), held AS MATERIALIZED (
+            SELECT id FROM outbox
+            WHERE id = ANY(ARRAY(SELECT message FROM told JOIN standing ON standing.id = told.order_id))
+            ORDER BY id FOR NO KEY UPDATE
         ), heard AS (
             UPDATE outbox SET consumed_at = coalesce(consumed_at, clock_timestamp()),
                 published_at = coalesce(published_at, clock_timestamp())
-            WHERE id = ANY(ARRAY(SELECT message FROM told JOIN standing ON standing.id = told.order_id))
+            WHERE id = ANY(ARRAY(SELECT id FROM held))
         )
         SELECT told.message, standing.status, consumed.message_id IS NOT NULL AS consumed,
             granted.code IS NOT NULL AS granted

@@ -9,9 +9,9 @@ use oncegate::store::{Grant, Granted, Message, ORDER_PAID, Republish, Store};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::harness::TestStore;
 use crate::harness::goods::{LEASE, account, asked, place};
 use crate::harness::life::{by_balance, happens, shop};
+use crate::harness::{Sql, TestStore};
 
 const NOW: Duration = Duration::ZERO;
 const NEVER: Republish = Republish { first: LEASE, longest: LEASE };
@@ -28,6 +28,12 @@ async fn grant_one(store: &dyn Store, message: Uuid, order: OrderId) -> Granted 
 
 async fn coupons_of(t: &TestStore, order: OrderId) -> i64 {
     t.sql.int(&format!("SELECT count(*) FROM coupons WHERE order_id = '{order}' AND campaign = '{CAMPAIGN}'")).await
+}
+
+/// Which message tells of which order.
+fn order_of(message: &Message) -> (Uuid, OrderId) {
+    let told: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
+    (message.id, OrderId(told["order_id"].as_str().unwrap().parse().unwrap()))
 }
 
 /// Many orders of one B each.
@@ -208,13 +214,7 @@ async fn fifty_consumers_at_once_grant_each_order_one_coupon() {
     let second = t.second().await;
     many(&t, 40).await;
     let told = t.store.take_messages(100, LEASE).await.unwrap();
-    let orders: Vec<(Uuid, OrderId)> = told
-        .iter()
-        .map(|message| {
-            let told: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
-            (message.id, OrderId(told["order_id"].as_str().unwrap().parse().unwrap()))
-        })
-        .collect();
+    let orders: Vec<_> = told.iter().map(order_of).collect();
     let mut consumers = JoinSet::new();
     for n in 0..50 {
         let store = if n % 2 == 0 { t.store.clone() } else { second.clone() };
@@ -232,4 +232,8 @@ async fn fifty_consumers_at_once_grant_each_order_one_coupon() {
     }
     assert_eq!((new, t.sql.int("SELECT count(*) FROM coupons").await), (40, 40));
     assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE consumed_at IS NULL").await, 0);
+    if let Sql::Postgres(_) = t.sql {
+        let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+        assert_eq!(t.sql.int(deadlocks).await, 0, "no two of them waited for each other");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod forms;
+mod language;
 mod pages;
 mod sessions;
 mod shop;
