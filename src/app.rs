@@ -1,9 +1,11 @@
 //! The running service: store, tokens, settings, the desk and the work under way. Built once, cheap to clone.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quick_cache::sync::Cache;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
@@ -23,7 +25,7 @@ use crate::store::{Answer, Conclusion, Store};
 /// How old the catalogue on a page may be. Placing reads the rows themselves, under lock.
 const CATALOGUE_AGE: Duration = Duration::from_secs(1);
 /// How many accounts' ids are remembered. An account is never deleted, so an entry never goes stale.
-const KNOWN_ACCOUNTS: u64 = 100_000;
+const KNOWN_ACCOUNTS: usize = 100_000;
 
 /// The catalogue and when it was read.
 type Seen = (Instant, Arc<Vec<Product>>);
@@ -73,9 +75,12 @@ pub struct Ticket {
 /// The end of the queue that the desk takes tickets from.
 pub type Inbox = mpsc::UnboundedReceiver<Ticket>;
 
-/// Everything a request needs.
+/// Everything a request needs, behind one pointer: each request takes a handle of its own several times.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<Parts>);
+
+/// What an [`App`] is made of.
+pub struct Parts {
     /// The settings.
     pub config: Arc<Config>,
     /// The database.
@@ -93,8 +98,16 @@ pub struct App {
     desk: mpsc::UnboundedSender<Ticket>,
     /// One seat for each order that may wait at the desk: what bounds the unbounded channel.
     seats: Arc<Semaphore>,
-    accounts: moka::sync::Cache<Subject, AccountId>,
-    catalogue: Arc<Mutex<Option<Seen>>>,
+    accounts: Cache<Subject, AccountId>,
+    catalogue: Mutex<Option<Seen>>,
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 impl Ticket {
@@ -118,7 +131,7 @@ impl App {
         answers: Answers,
     ) -> (Self, Inbox) {
         let (desk, inbox) = mpsc::unbounded_channel();
-        let app = Self {
+        let parts = Parts {
             keys: Keys::new(store.clone(), config.lease, config.key_ttl),
             seats: Arc::new(Semaphore::new(config.queue)),
             config,
@@ -128,10 +141,10 @@ impl App {
             answers,
             tasks: TaskTracker::new(),
             desk,
-            accounts: moka::sync::Cache::new(KNOWN_ACCOUNTS),
-            catalogue: Arc::default(),
+            accounts: Cache::new(KNOWN_ACCOUNTS),
+            catalogue: Mutex::default(),
         };
-        (app, inbox)
+        (Self(Arc::new(parts)), inbox)
     }
 
     /// Hands an order to the desk; `None`: every seat is taken.
@@ -154,7 +167,7 @@ impl App {
     pub fn forget_account(&self, account: AccountId) {
         let gone = self.accounts.iter().find(|(_, id)| *id == account);
         if let Some((subject, _)) = gone {
-            self.accounts.invalidate(&*subject);
+            self.accounts.remove(&subject);
         }
     }
 
@@ -163,7 +176,8 @@ impl App {
     /// # Errors
     /// When the database gives no answer.
     pub async fn account(&self, subject: &Subject) -> Result<AccountId> {
-        if let Some(id) = self.accounts.get(subject) {
+        // Looked for first: an attempt to open one that is there is a write.
+        if let Some(id) = self.find_account(subject).await? {
             return Ok(id);
         }
         let id = self.store.open_account(subject, self.config.opening_balance).await?;

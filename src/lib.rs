@@ -7,9 +7,10 @@
 //!
 //! | row | rooms | |
 //! | --- | --- | --- |
-//! | 8 | `main` | the program: one line |
-//! | 7 | [`cli`] | commands, the log, exit codes; chooses the database |
-//! | 6 | [`serve`] | listeners, what every request passes, `/metrics`, the stop that finishes what was begun |
+//! | 9 | `main` | the program: one line |
+//! | 8 | [`cli`] | commands, the log, exit codes; chooses the database |
+//! | 7 | [`serve`] | listeners, what every request passes, `/metrics` and `/activity`, the stop that finishes what was begun |
+//! | 6 | [`trial`] | `/try`: plays retries against the running service, through its faces, which know nothing of it |
 //! | 5 | [`web`] · [`api`] · [`worker`] | the two faces: pages and forms · JSON for clients with a bearer token · what nobody waits for |
 //! | 4 | [`checkout`] | the use cases: [`checkout::place`] with the [`checkout::desk`] where both faces meet, [`checkout::change`], [`checkout::callback`] |
 //! | 3 | [`app`] | what a request needs, built once |
@@ -45,5 +46,6 @@ pub mod order;
 pub mod payment;
 pub mod serve;
 pub mod store;
+pub mod trial;
 pub mod web;
 pub mod worker;

@@ -4,6 +4,7 @@
 //! Deliberately absent: TLS (a proxy's work) and HTTP/2 (the same proxy speaks it to browsers).
 
 mod accept;
+mod activity;
 mod layers;
 mod metrics;
 mod ops;
@@ -21,7 +22,7 @@ use tower_http::compression::CompressionLayer;
 use crate::api::{self, health};
 use crate::app::App;
 use crate::config::{Config, name};
-use crate::{web, worker};
+use crate::{trial, web, worker};
 
 /// The most connections of buyers and clients at once; further ones wait in the kernel's queue. With the operators', the
 /// database's and the token store's they stay below the 1,024 file descriptors that many systems give a process.
@@ -68,13 +69,16 @@ impl Listeners {
 pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     let Listeners { main, ops } = listeners;
     metrics::start();
-    let routers = (main_router(&app), ops::router(&app));
     let numbers = tokio::spawn(ops::upkeep());
-    worker::start(&app, &stop);
+    let queue = worker::start(&app, &stop);
+    let routers = (main_router(&app, tries(&app, &main, queue)), ops::router(&app));
     for (word, listener) in [("listening", &main), ("ops", &ops)] {
         if let Ok(address) = listener.local_addr() {
             tracing::info!("{word} on http://{address}");
         }
+    }
+    if let (true, Ok(address)) = (app.config.try_page, main.local_addr()) {
+        tracing::info!("every way to send twice can be tried at http://{address}/try");
     }
     tokio::join!(
         accept::serve(main, routers.0, CONNECTIONS, &stop),
@@ -91,8 +95,15 @@ pub async fn run(listeners: Listeners, app: App, stop: CancellationToken) {
     tracing::info!("stopped");
 }
 
+/// `/try`, where it is wanted.
+fn tries(app: &App, main: &TcpListener, queue: worker::Again) -> Option<Router> {
+    let listening = main.local_addr().ok().filter(|_| app.config.try_page)?;
+    Some(trial::router(app.clone(), listening, queue))
+}
+
 /// Both faces. What the pages do not know either is answered by their fallback; the API leaves nothing under `/api` to it.
-fn main_router(app: &App) -> Router {
+fn main_router(app: &App, tries: Option<Router>) -> Router {
     let pages = health::router(app.clone()).merge(api::problem_pages()).merge(web::router(app.clone()));
+    let pages = pages.merge(tries.unwrap_or_default());
     layers::around(api::router(app.clone()).merge(pages.layer(CompressionLayer::new())))
 }

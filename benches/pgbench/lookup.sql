@@ -1,5 +1,5 @@
 -- The least that a replay costs: one finished record, read by its primary key. Among the keys and in the table that the
--- service replays from (benches/load/orders.lua, `repeat_key`).
+-- service replays from (`Intent::seeded` of the load driver).
 --
 -- Variables: keys (how many to choose from).
 

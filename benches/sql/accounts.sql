@@ -4,8 +4,9 @@
 -- Variables: accounts (how many), balance (minor units).
 
 INSERT INTO accounts (id, subject, balance)
-SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'client:bench-' || n, :balance
-FROM generate_series(1, :accounts) AS n;
+SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'client:bench-' || n,
+       CASE n WHEN 0 THEN 0 ELSE :balance END
+FROM generate_series(0, :accounts) AS n;
 
 INSERT INTO account_entries (account_id, kind, amount)
 SELECT id, 'opening', balance FROM accounts;

@@ -6,7 +6,7 @@
 WITH parts AS (
     SELECT n, convert_to('{"alg":"HS256","typ":"JWT"}', 'UTF8') AS head,
            convert_to(format('{"sub":"bench-%s","exp":%s}', n, extract(epoch FROM now())::int8 + 86400), 'UTF8') AS claims
-    FROM generate_series(1, :accounts) AS n
+    FROM generate_series(0, :accounts) AS n
 ), encoded AS (
     SELECT n, translate(encode(head, 'base64'), E'+/=\n', '-_')
         || '.' || translate(encode(claims, 'base64'), E'+/=\n', '-_') AS signed

@@ -5,8 +5,8 @@
 #
 #   note NAME FIGURE            one more figure of that name
 #   figures NAME...             a table
-#   ratio_goal WORDS A B GOAL   A / B, round by round, is at least GOAL
-#   limit_goal WORDS A GOAL     A is below GOAL
+#   ratio_goal WORDS A B GOAL   A / B, round by round: GOAL is ">= N", "<= N", or empty where it is only told
+#   limit_goal WORDS A GOAL     the same of A itself
 #   check WORDS A LOW [HIGH]    A is from LOW to HIGH, or is LOW
 #   finish_checks               fails when a check did
 
@@ -29,10 +29,10 @@ spread() {
 
 note() {
     FIGURES[$1]+=" $2"
-    printf '  %-34s %12.3f\n' "$1" "$2"
+    printf '  %-46s %12.3f\n' "$1" "$2"
 }
 
-figures_heading() { printf '\n%-36s %12s %12s %12s\n' "$1" median lowest highest; }
+figures_heading() { printf '\n%-48s %12s %12s %12s\n' "$1" median lowest highest; }
 
 figures() {
     local name spread
@@ -42,37 +42,37 @@ figures() {
         # Digits to tell the spread by: a whole number of orders, thousandths of a flush.
         awk -v name="$name" -v a="${spread[0]}" -v b="${spread[1]}" -v c="${spread[2]}" 'BEGIN {
             f = a >= 1000 ? "%12.0f" : "%12.3f"
-            printf "  %-34s " f " " f " " f "\n", name, a, b, c
+            printf "  %-46s " f " " f " " f "\n", name, a, b, c
         }'
     done
 }
 
-goals_heading() { printf '\n%-50s %8s %16s %8s  %s\n' 'goals' median 'lowest-highest' goal verdict; }
+goals_heading() { printf '\n%-52s %8s %16s %8s  %s\n' "$1" median lowest-highest goal verdict; }
 
-# goal_line WORDS MEDIAN LOWEST HIGHEST at-least|below GOAL
+# goal_line WORDS MEDIAN LOWEST HIGHEST GOAL
 goal_line() {
-    awk -v words="$1" -v a="$2" -v b="$3" -v c="$4" -v kind="$5" -v goal="$6" 'BEGIN {
-        reached = kind == "below" ? a < goal : a >= goal
-        printf "%-50s %8.2f %16s %8s  %s\n", words, a, sprintf("%.2f-%.2f", b, c),
-            (kind == "below" ? "< " : ">= ") goal, reached ? "reached" : "MISSED"
+    awk -v words="$1" -v a="$2" -v b="$3" -v c="$4" -v goal="$5" 'BEGIN {
+        split(goal, g, " ")
+        verdict = goal == "" ? "" : (g[1] == ">=" ? a >= g[2] : a <= g[2]) ? "reached" : "MISSED"
+        printf "%-52s %8.2f %16s %8s  %s\n", words, a, sprintf("%.2f-%.2f", b, c), goal, verdict
     }'
 }
 
 # Round by round, because what slows the machine down slows both down.
 ratio_goal() {
-    local words=$1 goal=$4 i over under ratios=() spread
+    local i over under ratios=() spread
     read -ra over <<<"${FIGURES[$2]}"
     read -ra under <<<"${FIGURES[$3]}"
     for i in "${!over[@]}"; do ratios+=("$(quotient "${over[i]}" "${under[i]}" 1)"); done
     read -ra spread < <(spread "${ratios[@]}")
-    goal_line "$words" "${spread[@]}" at-least "$goal"
+    goal_line "$1" "${spread[@]}" "${4-}"
 }
 
 limit_goal() {
     local spread
     # shellcheck disable=SC2086 # a list of figures
     read -ra spread < <(spread ${FIGURES[$2]})
-    goal_line "$1" "${spread[@]}" below "$3"
+    goal_line "$1" "${spread[@]}" "${3-}"
 }
 
 # --- checks ---

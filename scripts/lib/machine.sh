@@ -3,11 +3,14 @@
 # What the kernel knows of processes and of the machine. Linux only. To be sourced:
 #
 #   memory_of PID VmRSS|VmHWM   megabytes
+#   highest_memory_from_now PID forgets the highest so far (VmHWM)
 #   cpu_of PID                  seconds, of the process and its children
 #   look_for_other_work         warns when the machine is busy; sets OTHER_WORK, in percent
 
 # A line of /proc/PID/status in megabytes.
 memory_of() { awk -v name="$2:" '$1 == name { printf "%.1f", $2 / 1024 }' "/proc/$1/status"; }
+
+highest_memory_from_now() { echo 5 >"/proc/$1/clear_refs"; }
 
 # CPU seconds of a process and its children, also those that have ended.
 cpu_of() {

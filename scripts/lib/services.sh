@@ -167,6 +167,14 @@ stop_process() {
     wait "$pid" 2>/dev/null || true
 }
 
+# stop_service PID  one of them, before the others.
+stop_service() {
+    local pid left=()
+    stop_process "$1"
+    for pid in "${SERVICE_PIDS[@]}"; do [[ $pid == "$1" ]] || left+=("$pid"); done
+    SERVICE_PIDS=("${left[@]}")
+}
+
 stop_services() {
     local item
     # The last first: what was started later may need what was there before.
@@ -189,8 +197,7 @@ start_server() {
         "${kind}_command" "$dir" "$SERVER_PORT"
         launch "$dir/log" "${SERVER_COMMAND[@]}"
         if await "$LAUNCHED_PID" "${kind}_ready" "$dir" "$SERVER_PORT"; then return 0; fi
-        stop_process "$LAUNCHED_PID"
-        unset 'SERVICE_PIDS[-1]'
+        stop_service "$LAUNCHED_PID"
         if ! grep -qi 'address already in use' "$dir/log"; then break; fi
     done
     complain "$kind did not start (attempt $attempt); the end of its log:"

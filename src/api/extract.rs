@@ -83,7 +83,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Key, Failure> {
         .ok_or_else(|| malformed("A key has 1 to 255 visible ASCII characters, bare or as a quoted string."))
 }
 
-fn read_key(line: &[u8]) -> Option<Key> {
+/// Reads one line of the header: a bare key, or a quoted string (RFC 8941) without parameters. `None`: neither.
+#[must_use]
+pub fn read_key(line: &[u8]) -> Option<Key> {
     if line.starts_with(b"\"") {
         let item: Item = Parser::new(line).parse().ok()?;
         let text = item.bare_item.as_string()?;

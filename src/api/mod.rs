@@ -11,6 +11,7 @@
 pub mod account;
 pub mod answer;
 pub mod auth;
+pub mod bearer;
 pub mod callback;
 pub mod conclude;
 pub mod docs;

@@ -107,7 +107,7 @@ async fn fulfil_to_the_end(app: &App, wish: Wish, patience: Instant) -> Result<R
             conclude_wish(app, Charging { claim, order: wish.order, conclude, deadline }, verdict, conclusion).await
         }
         Ok(Changed::Fenced) => {
-            key::lease_lost();
+            key::lease_lost(&claim.id);
             overtaken(app, &claim.id, deadline).await
         }
         Ok(Changed::NotFound | Changed::Known) => give_back(app, &claim, Error::NotFound).await,

@@ -50,7 +50,7 @@ pub async fn charge(app: &App, charging: Charging) -> Result<Reply> {
     match persist(app, &change, &rules).await? {
         Changed::Met { conclusion, .. } => concluded(&charging, conclusion),
         Changed::Fenced => {
-            key::lease_lost();
+            key::lease_lost(&charging.claim.id);
             change.claim = None;
             persist(app, &change, &rules).await?;
             overtaken(app, &charging.claim.id, charging.deadline).await

@@ -257,7 +257,7 @@ impl Settling {
         for (claimed, settled) in batch.into_iter().zip(settled) {
             match settled {
                 Settled::Decided { decision, answer, leaked } => {
-                    unique::count(&decision, leaked);
+                    unique::count(&decision, leaked, &claimed.won.fence.id);
                     claimed.ticket.answer(outcome_of(decision, answer));
                 }
                 Settled::Unpaid(order) => self.charge(claimed, order),
@@ -280,10 +280,9 @@ impl Settling {
 
     /// A worker that lost its lease answers what the one that took over answered, or 503.
     fn overtaken(&self, ticket: Ticket) {
-        key::lease_lost();
-        let app = self.app.clone();
+        let (app, id) = (self.app.clone(), claim_request(&ticket).id);
+        key::lease_lost(&id);
         tokio::spawn(async move {
-            let id = claim_request(&ticket).id;
             let outcome = overtaken(&app, &id, ticket.deadline).await;
             ticket.answer(outcome);
         });

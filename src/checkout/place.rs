@@ -76,8 +76,11 @@ pub async fn place(app: &App, intent: Intent, wait: Duration) -> Result<Reply> {
     }
 }
 
-/// One turn at the desk. When every seat is taken, a repeat is still answered from what stands: it needs no seat.
+/// One turn at the desk, which what was replayed a moment ago does not need. When every seat is taken, a repeat is still answered from what stands: it needs no seat.
 async fn ask_desk(app: &App, intent: &Intent, deadline: Instant) -> Result<Reply> {
+    if let Some(replay) = app.keys.replayed_lately(&intent.record(), &intent.request.fingerprint) {
+        return answer_of(replay);
+    }
     let notice =
         (intent.ask_before_repeat && !app.config.repeat_notice.is_zero()).then(|| app.config.repeat_notice.as_secs());
     let asked = Asked {

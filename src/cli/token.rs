@@ -1,13 +1,10 @@
 //! `token`: a bearer token for the API, signed with the secret of the service on the same settings.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::Args;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use secrecy::ExposeSecret;
-use serde::Serialize;
 
 use super::{Failure, say};
+use crate::api::bearer;
 use crate::config::{self, JwtKey, Settings, name};
 use crate::order::values::Subject;
 
@@ -25,16 +22,6 @@ pub(super) struct Wanted {
     ttl: String,
 }
 
-/// What it says (RFC 7519, section 4.1); times in whole seconds since 1970.
-#[derive(Serialize)]
-struct Claims<'a> {
-    sub: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'a str>,
-    iat: u64,
-    exp: u64,
-}
-
 /// Prints the token, alone on its line.
 pub(super) fn print(settings: &Settings, wanted: &Wanted) -> Result<(), Failure> {
     let Wanted { sub, role, ttl } = wanted;
@@ -49,10 +36,7 @@ pub(super) fn print(settings: &Settings, wanted: &Wanted) -> Result<(), Failure>
         let only = format!("{} is set: it verifies tokens and cannot sign them", name::JWT_PUBLIC_KEY);
         return Err(Failure::Usage(format!("{only}; allowed: {}", name::JWT_SECRET)));
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let claims = Claims { sub, role: role.as_deref(), iat: now.as_secs(), exp: (now + ttl).as_secs() };
-    let token = EncodingKey::from_secret(secret.expose_secret())
-        .and_then(|key| jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key));
+    let token = bearer::issue(secret.expose_secret(), sub, role.as_deref(), ttl);
     say(&token.map_err(|e| Failure::Failed(format!("cannot sign the token: {e}")))?);
     Ok(())
 }

@@ -72,6 +72,8 @@ pub struct Config {
     pub opening_balance: i64,
     /// `ONCEGATE_DEMO`.
     pub demo: bool,
+    /// `ONCEGATE_TRY_PAGE`.
+    pub try_page: bool,
     /// `--no-migrate` absent.
     pub migrate: bool,
     /// `ONCEGATE_COOKIE_SECRET`: signs the session cookie.

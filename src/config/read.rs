@@ -109,6 +109,10 @@ fn number_between(
     Ok(value(name, given, &allowed, |text| number(text, range.clone()))?.unwrap_or(default))
 }
 
+fn truth(name: &'static str, given: Option<&OsString>, default: bool) -> Result<bool, ConfigError> {
+    Ok(value(name, given, "true or false", |text| text.parse().ok())?.unwrap_or(default))
+}
+
 fn address(name: &'static str, given: Option<&OsString>, default_port: u16) -> Result<SocketAddr, ConfigError> {
     const ALLOWED: &str = "an IP address and a port such as 127.0.0.1:3000, 0.0.0.0:3000 or [::1]:3000";
     let default = SocketAddr::from(([127, 0, 0, 1], default_port));
@@ -207,7 +211,8 @@ pub fn config(settings: &Settings) -> Result<Config, ConfigError> {
         )?
         .try_into()
         .expect("within 10^12"),
-        demo: value(name::DEMO, s.demo.as_ref(), "true or false", |text| text.parse().ok())?.unwrap_or(embedded),
+        demo: truth(name::DEMO, s.demo.as_ref(), embedded)?,
+        try_page: truth(name::TRY_PAGE, s.try_page.as_ref(), embedded)?,
         migrate: !s.no_migrate,
         gateway: gateway(s)?,
         // Last, because these may make files: settings that do not fit leave nothing behind.

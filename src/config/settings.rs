@@ -61,6 +61,8 @@ settings! {
     opening_balance: OPENING_BALANCE = "ONCEGATE_OPENING_BALANCE" ("N");
     /// Put the demo catalogue in where products are missing [default: true with SQLite, else false]
     demo: DEMO = "ONCEGATE_DEMO" ("BOOL", num_args = 0..=1, default_missing_value = "true");
+    /// The page /try, which plays retries against the running service [default: true with SQLite, else false]
+    try_page: TRY_PAGE = "ONCEGATE_TRY_PAGE" ("BOOL", num_args = 0..=1, default_missing_value = "true");
     /// Signs the session cookie, at least 32 bytes [default: made once with SQLite; PostgreSQL requires it]
     cookie_secret: COOKIE_SECRET = "ONCEGATE_COOKIE_SECRET" ("SECRET");
     /// Signs and verifies bearer tokens (HS256), at least 32 bytes [default: made once with SQLite; PostgreSQL

@@ -4,22 +4,27 @@
 //! records. The storage adapters read what stands under the account's lock, so a decision knows of it before a row
 //! is written; the constraints hold whoever writes. What was decided is counted here.
 
+use super::decided::Decided;
 use crate::order::decide::{Decision, Refusal};
 use crate::order::values::OrderId;
+use crate::store::RecordId;
 
-/// Counts what the constraints had to say about one decision. `leaked`: the key's record had not expired, so an
+/// Counts what the constraints had to say about one decision, made under this claim. `leaked`: the key's record had not expired, so an
 /// outer layer should have answered and did not; that is worth a look by an operator, hence the warning.
-pub fn count(decision: &Decision, leaked: bool) {
-    match decision {
-        Decision::Placed(_) => super::count("constraint", "inserted"),
-        Decision::Stands { order, .. } => key_exists(*order, leaked),
-        Decision::Refused(Refusal::ReferenceTaken(_)) => super::count("constraint", "reference_exists"),
-        Decision::Refused(_) | Decision::Invalid(_) => {}
-    }
+pub fn count(decision: &Decision, leaked: bool, claim: &RecordId) {
+    let decided = match decision {
+        Decision::Placed(_) => Decided::Inserted,
+        Decision::Stands { order, .. } => {
+            warn_if(leaked, *order);
+            Decided::KeyExists
+        }
+        Decision::Refused(Refusal::ReferenceTaken(_)) => Decided::ReferenceExists,
+        Decision::Refused(_) | Decision::Invalid(_) => return,
+    };
+    super::count(decided, || claim.into());
 }
 
-fn key_exists(order: OrderId, leaked: bool) {
-    super::count("constraint", "key_exists");
+fn warn_if(leaked: bool, order: OrderId) {
     if leaked {
         tracing::warn!(%order, "the constraint stopped a repeat whose idempotency record should still have been there");
     }

@@ -7,24 +7,22 @@ use axum::http::Method;
 use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
+use crate::guard::activity;
+use crate::guard::decided::Decided;
+
 /// Decisions of the three layers (`guard::count`).
 const DECISIONS: &str = "oncegate_layer_decisions_total";
 /// Answers.
 const REQUESTS: &str = "oncegate_http_requests_total";
 /// How long they took.
 const SECONDS: &str = "oncegate_http_request_duration_seconds";
-/// What each layer can decide.
-const LAYERS: [(&str, &[&str]); 3] = [
-    ("token", &["accepted", "spent", "unknown", "bypassed"]),
-    ("key", &["claimed", "replayed", "in_progress", "mismatched", "taken_over", "lease_lost"]),
-    ("constraint", &["inserted", "key_exists", "reference_exists"]),
-];
 /// Upper bounds in seconds: from a replay to the longest that a silent dependency is waited for.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// Starts counting. What was counted before is lost.
 pub(super) fn start() {
     handle();
+    activity::start();
 }
 
 /// The process's numbers.
@@ -49,10 +47,9 @@ fn describe() {
     describe_counter!(REQUESTS, "Answers by route, method and status.");
     describe_histogram!(SECONDS, Unit::Seconds, "Time to answer by route and method.");
     // A dashboard is to show a decision that has not happened yet as 0, not as missing.
-    for (layer, decisions) in LAYERS {
-        for decision in decisions {
-            counter!(DECISIONS, "layer" => layer, "decision" => *decision).increment(0);
-        }
+    for decided in Decided::ALL {
+        let (layer, decision) = (decided.layer().as_str(), decided.as_str());
+        counter!(DECISIONS, "layer" => layer, "decision" => decision).increment(0);
     }
 }
 

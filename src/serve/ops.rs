@@ -8,20 +8,23 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::interval;
 
-use super::{layers, metrics};
+use super::{activity, layers, metrics};
 use crate::api::health;
 use crate::app::App;
+use crate::web::assets;
 
 /// The format's media type.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How often the numbers are tidied; without it, samples between two visits of Prometheus pile up.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// `/metrics`, and the same health routes as for everybody.
+/// `/metrics` and `/activity`, and the same health routes and files as for everybody.
 pub(super) fn router(app: &App) -> Router {
     let routes = health::router(app.clone())
         .route("/metrics", get(numbers))
-        .fallback(async || (StatusCode::NOT_FOUND, "Not here. There is /metrics, /healthz and /readyz.\n"));
+        .route("/activity", get(activity::show))
+        .route("/static/{*name}", get(assets::serve))
+        .fallback(async || (StatusCode::NOT_FOUND, "Not here. There is /activity, /metrics, /healthz and /readyz.\n"));
     layers::around(routes)
 }
 

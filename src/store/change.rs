@@ -40,7 +40,7 @@ pub struct ChangeRules {
     pub key_ttl: Duration,
     /// How long to wait for row locks before [`StoreError::Busy`](super::StoreError::Busy).
     pub lock_wait: Duration,
-    /// When the reconciler first looks at a new attempt, or at a refund that has become due.
+    /// When the reconciler first looks at a new attempt: nobody else works on it any more then. A refund is due at once.
     pub first_check: Duration,
     /// Says what becomes of the claim's record, given what came of it and how the order stands now.
     pub conclude: fn(Verdict, &Happening, &Life) -> Conclusion,

@@ -263,8 +263,8 @@ pub trait Store: Send + Sync + 'static {
     /// Lets something happen to one order, in one transaction: keeps the event, locks the products (where stock may
     /// come back), the account, the order and its attempts, asks `order::life`, writes status (under the condition of
     /// the old one), attempts, stock, balance and entry, outbox row, the event's outcome (`Verdict::as_str`), and the
-    /// claim's record as concluded. A refund that becomes due is looked at by the reconciler after `first_check`, as a
-    /// new attempt is. Calling again after [`StoreError::Unreachable`] is safe.
+    /// claim's record as concluded. A refund that becomes due is looked at by the reconciler at once. Calling
+    /// again after [`StoreError::Unreachable`] is safe.
     async fn change(&self, change: &Change, rules: &ChangeRules) -> Result<Changed>;
     /// The order with its attempts and its account's balance, as it stands.
     async fn life(&self, order: OrderId) -> Result<Option<Life>>;
@@ -287,6 +287,8 @@ pub trait Store: Send + Sync + 'static {
     async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()>;
     /// How long the oldest message waits that was never published; zero: there is none.
     async fn publishing_lag(&self) -> Result<Duration>;
+    /// The message that told of this order and had its effect within the last `within` (by which it is searched for).
+    async fn consumed_message(&self, order: OrderId, within: Duration) -> Result<Option<Message>>;
     /// Grants coupons of `campaign` to orders that are paid or shipped, and marks their messages as consumed by `consumer`,
     /// in one transaction. The messages of one call must differ. Answers in their order.
     async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>>;
@@ -306,6 +308,9 @@ pub trait Store: Send + Sync + 'static {
     /// Ends the lease of whatever is `processing` under this key of this account, so that the next retry takes over, and tells what
     /// that was. The worker that holds the claim may still finish first.
     async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>>;
+
+    /// Lets a finished record expire now, as if its time were over: the next sweep takes it away. `false`: there is none.
+    async fn let_expire(&self, id: &RecordId) -> Result<bool>;
 
     // --- accounts ---
 

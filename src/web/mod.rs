@@ -79,7 +79,7 @@ async fn patience(State(app): State<App>, request: Request, next: Next) -> Respo
 }
 
 /// The headers of every page. `same-origin` rather than `no-referrer`, with which browsers send `Origin: null`.
-async fn dress(request: Request, next: Next) -> Response {
+pub async fn dress(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR && !response.headers().contains_key(CONTENT_TYPE) {
         // What tower-sessions answers in place of a page whose session could not be saved.

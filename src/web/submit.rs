@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::app::{App, Reply};
 use crate::checkout::place::{self, Intent, PLACE, Stands};
 use crate::error::{Earlier, Error, Result};
+use crate::guard::activity::{About, Who};
 use crate::guard::token::Binding;
 use crate::order::request::Parsed;
 use crate::order::values::{Key, OrderId, Subject};
@@ -55,7 +56,8 @@ pub enum Outcome {
 pub async fn submit(app: App, submission: Submission, wait: Duration) -> Result<Outcome> {
     let (Some(subject), Some(key)) = (submission.subject.clone(), submission.key.clone()) else {
         // A token is bound to a visitor and a key: without either it is nobody's, and there is nothing to look up.
-        walk::unknown();
+        let Submission { subject, key, .. } = submission;
+        walk::unknown(|| About { who: subject.map_or(Who::Nobody, Who::Subject), operation: PLACE, key });
         return Ok(Outcome::Expired);
     };
     let (token, request) = (submission.token.clone(), Uuid::new_v4());

@@ -11,6 +11,8 @@ use crate::app::App;
 use crate::checkout::place::Stands;
 use crate::error::Result;
 use crate::guard;
+use crate::guard::activity::About;
+use crate::guard::decided::Decided;
 use crate::guard::token::{Binding, Spend};
 
 /// How often a duplicate whose token does not permit to act looks whether the first is through.
@@ -64,7 +66,7 @@ where
     let (began, lease) = (Instant::now(), app.config.lease);
     let spend = match token {
         Some(token) => app.tokens.spend(token, binding, request).await,
-        None => unknown(),
+        None => unknown(|| binding.into()),
     };
     loop {
         let stands = match spend {
@@ -74,7 +76,7 @@ where
         match row(later(spend, began.elapsed()), stands, lease) {
             Step::Wait if began.elapsed() < wait => tokio::time::sleep(LOOK_AGAIN).await,
             step => {
-                count(&step);
+                count(&step, binding);
                 return Ok(step);
             }
         }
@@ -82,19 +84,20 @@ where
 }
 
 /// Counts what the inner layers had to say to a form whose token did not let it through to them.
-fn count(step: &Step) {
-    match step {
-        Step::Tell(Stands::Done(_)) => guard::count("key", "replayed"),
-        Step::Tell(Stands::Other(_)) => guard::count("key", "mismatched"),
-        Step::Tell(Stands::Order(_)) => guard::count("constraint", "key_exists"),
-        Step::Wait => guard::count("key", "in_progress"),
-        Step::Tell(_) | Step::Do | Step::Interrupted | Step::Expired => {}
-    }
+fn count(step: &Step, binding: &Binding) {
+    let decided = match step {
+        Step::Tell(Stands::Done(_)) => Decided::Replayed,
+        Step::Tell(Stands::Other(_)) => Decided::Mismatched,
+        Step::Tell(Stands::Order(_)) => Decided::KeyExists,
+        Step::Wait => Decided::InProgress,
+        Step::Tell(_) | Step::Do | Step::Interrupted | Step::Expired => return,
+    };
+    guard::count(decided, || binding.into());
 }
 
 /// Counts a form that had no token which could be looked up.
-pub fn unknown() -> Spend {
-    guard::count("token", "unknown");
+pub fn unknown(about: impl FnOnce() -> About) -> Spend {
+    guard::count(Decided::Unknown, about);
     Spend::Unknown
 }
 

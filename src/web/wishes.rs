@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::checkout::change::{self, What, Wish};
 use crate::checkout::place::Stands;
 use crate::error::{Error, Result};
+use crate::guard::activity::{About, Who};
 use crate::guard::token::Binding;
 use crate::order::values::{OrderId, Subject};
 use crate::order::{fingerprint, request};
@@ -85,7 +86,7 @@ async fn wished(app: App, subject: Subject, order: OrderId, draft: Draft, what: 
     // Invalid: the token is not spent, as with an order form.
     let what = what?;
     let Some(key) = draft.key() else {
-        walk::unknown();
+        walk::unknown(|| About { who: Who::Subject(subject), operation: what.operation(), key: None });
         return Ok(Said::Expired);
     };
     let binding = Binding { subject, form: what.operation(), key: key.clone() };

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -28,6 +29,8 @@ pub const CONSUMER: &str = "coupons";
 const DELIVERIES: u64 = 5;
 /// How many entries are worked on at once: one commit for all of them, short enough for those who share the rows.
 const BATCH: usize = 200;
+/// How many messages somebody who listens may be behind.
+const LISTENERS_BEHIND: usize = 256;
 /// How long a run waits for messages.
 const WAIT: Duration = Duration::from_secs(2);
 /// How often what is acknowledged is removed from the queue.
@@ -45,6 +48,8 @@ pub struct Consumer {
     store: Arc<dyn Store>,
     queue: Arc<dyn Queue>,
     tidied: Arc<Mutex<Option<Instant>>>,
+    /// Whoever listens hears what came of each message.
+    told: broadcast::Sender<(Uuid, Granted)>,
 }
 
 /// The entries of one order's message, of which there may be copies.
@@ -68,7 +73,13 @@ impl Consumer {
     /// From this queue into this store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, queue: Arc<dyn Queue>) -> Self {
-        Self { store, queue, tidied: Arc::default() }
+        Self { store, queue, tidied: Arc::default(), told: broadcast::Sender::new(LISTENERS_BEHIND) }
+    }
+
+    /// What comes of each message from now on, as far as this consumer works on it.
+    #[must_use]
+    pub fn listen(&self) -> broadcast::Receiver<(Uuid, Granted)> {
+        self.told.subscribe()
     }
 
     /// Waits for entries, unless it is to stop, and works on them.
@@ -92,9 +103,10 @@ impl Consumer {
     pub async fn consume(&self, deliveries: &[Delivery]) -> Result<()> {
         let (told, mut failed) = sort(deliveries);
         let mut acknowledged = Vec::new();
-        for (outcome, told) in self.grant(&told).await?.into_iter().zip(told.into_values()) {
+        for (outcome, (id, told)) in self.grant(&told).await?.into_iter().zip(told) {
             match outcome {
                 Ok(granted) => {
+                    let _ = self.told.send((id, granted)); // nobody listens, most of the time
                     count(event(granted), 1);
                     count("duplicate", told.by.len() - 1);
                     acknowledged.extend(told.by.iter().map(|delivery| delivery.entry.clone()));

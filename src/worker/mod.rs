@@ -10,6 +10,7 @@
 //!
 //! Any number of processes may run all of them: each piece of work is taken under a lease or a row lock.
 
+pub mod again;
 pub mod coupons;
 mod pace;
 pub mod queue;
@@ -27,10 +28,12 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::error::Result;
 
+pub use again::Again;
 pub use pace::Pace;
 
-/// The longest pause of the reconciler; with a short lease it looks more often.
-const RECONCILE_PAUSE: Duration = Duration::from_secs(5);
+/// The longest pause of the reconciler, and what a refund is late by; with a short lease it looks more often. To find
+/// nothing costs one look into an index that is nearly always empty.
+const RECONCILE_PAUSE: Duration = Duration::from_secs(1);
 /// How long a relay that found nothing leaves the outbox alone: what a coupon is late by, most of the time.
 const RELAY_PAUSE: Duration = Duration::from_millis(200);
 /// The pause after a failure, unless the worker's own is longer.
@@ -55,10 +58,10 @@ pub enum Next {
 }
 
 /// Starts the workers that every process has, and the sweeper where it is wanted. They end when `stop` is cancelled, and
-/// a shutdown that waits for `App::tasks` waits for the run that is under way.
-pub fn start(app: &App, stop: &CancellationToken) {
+/// a shutdown that waits for `App::tasks` waits for the run that is under way. Answers the way into this process's queue.
+pub fn start(app: &App, stop: &CancellationToken) -> Again {
     describe();
-    start_queue(app, stop);
+    let again = start_queue(app, stop);
     if app.provider.is_some() {
         let pause = RECONCILE_PAUSE.min(app.config.lease / 4);
         repeat(app, stop, "reconciler", pause, |app| async move {
@@ -79,10 +82,11 @@ pub fn start(app: &App, stop: &CancellationToken) {
             }
         });
     }
+    again
 }
 
 /// The relay and the consumer, which in the embedded default share the queue in this process.
-fn start_queue(app: &App, stop: &CancellationToken) {
+fn start_queue(app: &App, stop: &CancellationToken) -> Again {
     let pace = Pace::of(app.config.lease);
     let queue = queue::open(&app.config.redis, pace.idle);
     let relay = relay::Relay::new(app.store.clone(), queue.clone(), pace);
@@ -90,13 +94,15 @@ fn start_queue(app: &App, stop: &CancellationToken) {
         let relay = relay.clone();
         async move { relay.run_once().await }
     });
-    let consumer = coupons::Consumer::new(app.store.clone(), queue);
+    let consumer = coupons::Consumer::new(app.store.clone(), queue.clone());
+    let again = Again::new(queue, consumer.clone());
     let stopped = stop.clone();
     // Its pause is the wait for messages.
     repeat(app, stop, "coupons", Duration::ZERO, move |_| {
         let (consumer, stopped) = (consumer.clone(), stopped.clone());
         async move { consumer.run_once(&stopped).await }
     });
+    again
 }
 
 fn repeat<W, F>(app: &App, stop: &CancellationToken, name: &'static str, usual: Duration, work: W)

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::disallowed_methods, reason = "tests hold locks from outside, and drop nothing half-way")]
 
+mod activity;
 mod api;
 mod cli;
 #[allow(dead_code, reason = "shared with the browser tests, which use other parts")]
@@ -16,4 +17,5 @@ mod rooms;
 mod sabotage;
 mod store;
 mod token;
+mod trial;
 mod web;

@@ -2,8 +2,10 @@
 //! the wire. After every test the invariants hold, and the provider's log agrees with the tables.
 
 mod callbacks;
+mod chance;
 mod charging;
 mod crashes;
+mod leaving;
 mod life;
 mod pages;
 mod patience;
@@ -68,9 +70,12 @@ impl Shop {
         self.site.under.sql.int(&format!("SELECT stock FROM products WHERE sku = '{sku}'")).await
     }
 
-    /// Asserts the invariants, and that the provider's log is what the tables say.
+    /// Asserts the invariants, and, once nothing is to be paid back any more, that the provider's log is what the tables
+    /// say.
     async fn holds(&self) {
         self.site.holds_with_cards().await;
+        let due = "FROM payments WHERE status = 'refund_due'";
+        eventually("what is due is paid back", async || self.count(due).await == 0).await;
         let log = self.till.log().await;
         for (paid, status, refund) in
             [(true, "'captured', 'refund_due', 'refunded'", false), (false, "'refunded'", true)]

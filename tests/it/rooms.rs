@@ -11,10 +11,12 @@ use std::vec::IntoIter;
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 /// From the top. A room knows only rows below its own: not those above, and not its neighbours.
-const ROWS: [&[&str]; 9] = [
+const ROWS: [&[&str]; 10] = [
     &["main"],
     &["cli"],
     &["serve"],
+    // Uses the faces as everybody does; were it beside them, it could not, and in them it would be in their way.
+    &["trial"],
     &["web", "api", "worker"],
     &["checkout"],
     &["app"],
@@ -29,15 +31,15 @@ const ONLY: [(&str, &[&str]); 9] = [
     ("crate::store::postgres", &["cli", "store"]),
     ("crate::store::sqlite", &["cli", "store"]),
     // The layers protect any form, also one that nothing is paid with.
-    ("crate::payment", &["cli", "serve", "web", "api", "worker", "checkout", "app", "payment"]),
+    ("crate::payment", &["cli", "serve", "trial", "web", "api", "worker", "checkout", "app", "payment"]),
     // HTTP and HTML stay with the faces.
-    ("axum", &["serve", "web", "api", "worker", "payment::standin"]),
-    ("askama", &["web", "api"]),
+    ("axum", &["serve", "trial", "web", "api", "worker", "payment::standin"]),
+    ("askama", &["web", "api", "trial", "serve::activity"]),
     ("tower_sessions", &["web"]),
     ("sqlx", &["store"]),
     ("redis", &["guard::token", "worker::queue"]),
     // The domain is pure: no I/O, no clock, nothing to wait for.
-    ("tokio", &["cli", "serve", "web", "api", "worker", "checkout", "app", "guard", "payment", "store"]),
+    ("tokio", &["cli", "serve", "trial", "web", "api", "worker", "checkout", "app", "guard", "payment", "store"]),
 ];
 
 /// A source file: its module (`guard::token::redis`), and the paths it names (`crate::…`, or from an outside crate).

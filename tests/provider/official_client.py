@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """The stand-in and the callback, held against the provider's official client (PyPI: stripe).
 
-Run by hand: python3 -m pip install stripe && cargo build && tests/provider/official_client.py target/debug/oncegate
-Starts a stand-in and a service of its own on free ports of 127.0.0.1, and ends them. Not part of scripts/test, which
-needs no Python.
+scripts/test runs it. By hand, with the packages of requirements.txt: official_client.py target/debug/oncegate
+Starts a stand-in and a service of its own on free ports of 127.0.0.1, and ends them.
 """
 
 import http.server

@@ -59,6 +59,7 @@ pub(super) fn story(record: &RecordStory, order: Option<&Life>) -> String {
         fact("expires", &expiry(record)),
     ];
     lines.extend(order_lines(record, order));
+    lines.push(fact("repeats", &repeats(record)));
     lines.push(fact("to do", advice(record, order)));
     lines.join("\n") + "\n"
 }
@@ -141,6 +142,14 @@ fn order_lines(record: &RecordStory, order: Option<&Life>) -> Vec<String> {
     }
     lines.push(fact("coupon", order.coupon.as_deref().unwrap_or("none")));
     lines
+}
+
+/// Where it is told what stopped each of them: to keep it here, a repeat would have to write.
+fn repeats(record: &RecordStory) -> String {
+    format!(
+        "in the log of a process with ONCEGATE_LOG=info,oncegate::guard=debug, as decisions about key={}",
+        record.key
+    )
 }
 
 fn advice(record: &RecordStory, order: Option<&Life>) -> &'static str {

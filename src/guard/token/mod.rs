@@ -26,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::decided::Decided;
 use crate::config::Redis;
 use crate::order::values::{Key, Subject};
 
@@ -105,15 +106,13 @@ impl Tokens {
         } else {
             self.store.spend(&Slip::new(binding, token), request).await
         };
-        super::count(
-            "token",
-            match outcome {
-                Spend::Accepted => "accepted",
-                Spend::Spent { .. } => "spent",
-                Spend::Unknown => "unknown",
-                Spend::Bypassed => "bypassed",
-            },
-        );
+        let decided = match outcome {
+            Spend::Accepted => Decided::Accepted,
+            Spend::Spent { .. } => Decided::Spent,
+            Spend::Unknown => Decided::Unknown,
+            Spend::Bypassed => Decided::Bypassed,
+        };
+        super::count(decided, || binding.into());
         outcome
     }
 

@@ -238,6 +238,10 @@ impl Store for Postgres {
         outbox::lag(&self.pools).await
     }
 
+    async fn consumed_message(&self, order: OrderId, within: Duration) -> Result<Option<Message>> {
+        outbox::consumed(&self.pools, order, within).await
+    }
+
     async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>> {
         outbox::grant(&self.pools, consumer, campaign, grants).await
     }
@@ -256,6 +260,10 @@ impl Store for Postgres {
 
     async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>> {
         stories::free(&self.pools, account, key).await
+    }
+
+    async fn let_expire(&self, id: &RecordId) -> Result<bool> {
+        stories::let_expire(&self.pools, id).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {

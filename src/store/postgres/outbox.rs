@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::errors::{broken, column};
 use super::pools::Pools;
 use super::records::millis;
-use crate::store::{Grant, Granted, Message, Republish, Result};
+use crate::order::values::OrderId;
+use crate::store::{Grant, Granted, Message, ORDER_PAID, Republish, Result};
 
 statements! {
     /// Rows that another relay is taking are skipped. The clock is that of the statement's begin, which an index can be
@@ -24,19 +25,30 @@ statements! {
         WHERE id = ANY(ARRAY(SELECT id FROM due)) AND due_at <= now()
         RETURNING id, topic, payload";
 
+    /// In the order in which [`GRANT`] takes them.
     MARK = "
+        WITH held AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
         UPDATE outbox SET published_at = coalesce(published_at, clock_timestamp()), publishings = publishings + 1,
             due_at = clock_timestamp()
                 + least($3::bigint, $2::bigint * power(2, least(publishings, 30))) * interval '1 ms'
-        WHERE id = ANY($1)";
+        WHERE id = ANY(ARRAY(SELECT id FROM held))";
 
+    /// Found by the relay's own index, in which what was never published comes first: its time to be taken is that of its
+    /// creation, or at most a relay's lease ahead.
     LAG = "
         SELECT floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::bigint AS lag FROM outbox
-        WHERE published_at IS NULL AND created_at > '-infinity' ORDER BY created_at LIMIT 1";
+        WHERE consumed_at IS NULL AND published_at IS NULL AND due_at > '-infinity' ORDER BY due_at LIMIT 1";
+
+    /// `payload` is compared only for the rows of that time, which an index finds.
+    CONSUMED = "
+        SELECT id, topic, payload FROM outbox
+        WHERE consumed_at > now() - $2 * interval '1 ms' AND topic = $3 AND payload::json ->> 'order_id' = $1
+        ORDER BY consumed_at DESC LIMIT 1";
 
     /// The order's row is shared with nobody who changes it: a cancellation comes either before (and there is no coupon) or
-    /// after. The message of an order that is not there is not marked, so that it comes again. Everything is touched
-    /// in one order (orders, messages, coupons, outbox rows, each by id), so that two consumers cannot wait for each other.
+    /// after. The message of an order that is not there is not marked, so that it comes again. Everything is taken
+    /// in one order (orders, messages, coupons, outbox rows, each by id), so that two consumers cannot wait for each other;
+    /// an update by itself takes its rows as they lie, and where they lie changes with each update.
     GRANT = "
         WITH told AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS told (message, order_id, code)
@@ -44,36 +56,48 @@ statements! {
             SELECT id, account_id, status FROM orders WHERE id = ANY($2) ORDER BY id FOR SHARE
         ), consumed AS (
             INSERT INTO consumed_messages (consumer, message_id, consumed_at)
-            SELECT $4, message::text, clock_timestamp() FROM told
-            WHERE order_id = ANY(ARRAY(SELECT id FROM standing)) ORDER BY message
+            SELECT $4, message::text, clock_timestamp() FROM told JOIN standing ON standing.id = told.order_id
+            ORDER BY message
             ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id
         ), granted AS (
             INSERT INTO coupons (code, account_id, order_id, campaign, granted_at)
             SELECT told.code, standing.account_id, standing.id, $5, date_trunc('milliseconds', clock_timestamp())
             FROM told JOIN standing ON standing.id = told.order_id
+                JOIN consumed ON consumed.message_id = told.message::text
             WHERE standing.status IN ('paid', 'shipped')
-                AND told.message::text = ANY(ARRAY(SELECT message_id FROM consumed))
             ORDER BY standing.id
             ON CONFLICT (order_id, campaign) DO NOTHING RETURNING code
+        ), held AS MATERIALIZED (
+            SELECT id FROM outbox
+            WHERE id = ANY(ARRAY(SELECT message FROM told JOIN standing ON standing.id = told.order_id))
+            ORDER BY id FOR NO KEY UPDATE
         ), heard AS (
             UPDATE outbox SET consumed_at = coalesce(consumed_at, clock_timestamp()),
                 published_at = coalesce(published_at, clock_timestamp())
-            WHERE id = ANY(ARRAY(SELECT message FROM told WHERE order_id = ANY(ARRAY(SELECT id FROM standing))))
+            WHERE id = ANY(ARRAY(SELECT id FROM held))
         )
-        SELECT told.message, standing.status,
-            told.message::text = ANY(ARRAY(SELECT message_id FROM consumed)) AS consumed,
-            told.code = ANY(ARRAY(SELECT code FROM granted)) AS granted
-        FROM told LEFT JOIN standing ON standing.id = told.order_id";
+        SELECT told.message, standing.status, consumed.message_id IS NOT NULL AS consumed,
+            granted.code IS NOT NULL AS granted
+        FROM told LEFT JOIN standing ON standing.id = told.order_id
+            LEFT JOIN consumed ON consumed.message_id = told.message::text
+            LEFT JOIN granted ON granted.code = told.code";
 }
 
 /// Where the answer is lost and the question asked again, the messages of the lost answer wait for their lease.
 pub(super) async fn take(pools: &Pools, limit: u32, lease: Duration) -> Result<Vec<Message>> {
     let rows = pools.query(|| sqlx::query(TAKE).bind(i64::from(limit)).bind(millis(lease))).await?;
-    let message =
-        |row| Ok(Message { id: column(row, "id")?, topic: column(row, "topic")?, payload: column(row, "payload")? });
     let mut messages: Vec<Message> = rows.iter().map(message).collect::<Result<_>>()?;
     messages.sort_by_key(|message| message.id);
     Ok(messages)
+}
+
+fn message(row: &PgRow) -> Result<Message> {
+    Ok(Message { id: column(row, "id")?, topic: column(row, "topic")?, payload: column(row, "payload")? })
+}
+
+pub(super) async fn consumed(pools: &Pools, order: OrderId, within: Duration) -> Result<Option<Message>> {
+    let statement = || sqlx::query(CONSUMED).bind(order.to_string()).bind(millis(within)).bind(ORDER_PAID);
+    pools.query_one(statement).await?.map(|row| message(&row)).transpose()
 }
 
 /// Run twice after a lost answer it counts one publishing too many, which does no harm.

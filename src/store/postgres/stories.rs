@@ -6,7 +6,7 @@ use super::errors::{broken, column, stored};
 use super::pools::Pools;
 use super::records::millis;
 use crate::order::values::{AccountId, Key, OrderId};
-use crate::store::{RecordFilter, RecordStatus, RecordStory, Result};
+use crate::store::{RecordFilter, RecordId, RecordStatus, RecordStory, Result};
 
 /// Every column of a record `r`, its subject and the clock.
 macro_rules! story {
@@ -31,6 +31,10 @@ statements! {
     FREE_RECORDS = concat!("
         UPDATE idempotency_records r SET lease_expires_at = least(r.lease_expires_at, clock_timestamp())
         WHERE r.account_id = $2 AND r.key = $1 AND r.status = 'processing' RETURNING ", story!());
+
+    LET_EXPIRE = "
+        UPDATE idempotency_records SET expires_at = least(expires_at, clock_timestamp())
+        WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'done'";
 }
 
 pub(super) async fn list(pools: &Pools, filter: RecordFilter) -> Result<Vec<RecordStory>> {
@@ -54,6 +58,11 @@ pub(super) async fn find(pools: &Pools, key: &Key, account: Option<AccountId>) -
 pub(super) async fn free(pools: &Pools, account: AccountId, key: &Key) -> Result<Vec<RecordStory>> {
     let rows = pools.query(|| sqlx::query(FREE_RECORDS).bind(key.as_str().to_owned()).bind(account.0));
     rows.await?.iter().map(story).collect()
+}
+
+pub(super) async fn let_expire(pools: &Pools, id: &RecordId) -> Result<bool> {
+    let statement = sqlx::query(LET_EXPIRE).bind(id.account.0).bind(id.operation).bind(id.key.as_str().to_owned());
+    Ok(pools.execute(statement).await?.rows_affected() == 1)
 }
 
 fn story(row: &PgRow) -> Result<RecordStory> {

@@ -108,9 +108,7 @@ impl Writing<'_> {
         for (number, status, provider_id) in &writes.attempts {
             let was = self.before.attempts.iter().find(|attempt| attempt.number == *number);
             let held = match was {
-                Some(was) => {
-                    payments::update(self.tx, id, was, (*status, provider_id.as_deref()), now, first_check).await?
-                }
+                Some(was) => payments::update(self.tx, id, was, (*status, provider_id.as_deref()), now).await?,
                 None => false,
             };
             self.expect(held)?;

@@ -202,6 +202,10 @@ impl Store for Sqlite {
         outbox::lag(self).await
     }
 
+    async fn consumed_message(&self, order: OrderId, within: Duration) -> Result<Option<Message>> {
+        outbox::consumed(self, order, within).await
+    }
+
     async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>> {
         outbox::grant(self, consumer, campaign, grants).await
     }
@@ -220,6 +224,10 @@ impl Store for Sqlite {
 
     async fn free_records(&self, account: AccountId, key: &Key) -> Result<Vec<RecordStory>> {
         stories::free(self, account, key).await
+    }
+
+    async fn let_expire(&self, id: &RecordId) -> Result<bool> {
+        stories::let_expire(self, id).await
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
+use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::row::{get, span, uuid};
 use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
 use crate::order::Order;
+use crate::order::values::OrderId;
 use crate::store::{Grant, Granted, Message, ORDER_PAID, Republish};
 
 /// `$1`: the clock.
@@ -19,6 +21,13 @@ pub(super) const LAG: &str = concat!(
     now!(),
     " - created_at) FROM outbox
      WHERE published_at IS NULL AND created_at > 0 ORDER BY created_at LIMIT 1"
+);
+
+/// `payload` is compared only for the rows of that time, which an index finds.
+pub(super) const CONSUMED: &str = concat!(
+    "SELECT id, topic, payload FROM outbox WHERE consumed_at > ",
+    now!(),
+    " - $2 AND topic = $3 AND payload ->> 'order_id' = $1 ORDER BY consumed_at DESC LIMIT 1"
 );
 
 pub(super) async fn tell_paid(tx: &mut Tx, order: &Order, now: i64) -> Result<()> {
@@ -53,10 +62,19 @@ pub(super) async fn take(store: &Sqlite, limit: u32, lease: Duration) -> Result<
             .execute(&mut *tx)
             .await
             .map_err(fault)?;
-        messages.push(Message { id, topic: get(row, "topic")?, payload: get(row, "payload")? });
+        messages.push(message(row)?);
     }
     tx.commit().await.map_err(fault)?;
     Ok(messages)
+}
+
+fn message(row: &SqliteRow) -> Result<Message> {
+    Ok(Message { id: uuid(row, "id")?, topic: get(row, "topic")?, payload: get(row, "payload")? })
+}
+
+pub(super) async fn consumed(store: &Sqlite, order: OrderId, within: Duration) -> Result<Option<Message>> {
+    let query = sqlx::query(CONSUMED).bind(order.to_string()).bind(span(within)).bind(ORDER_PAID);
+    query.fetch_optional(&store.readers).await.map_err(fault)?.map(|row| message(&row)).transpose()
 }
 
 pub(super) async fn mark(store: &Sqlite, messages: &[Uuid], republish: Republish) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::row::{get, span, uuid};
-use super::{Commit, Result, Sqlite, Tx, clock, fault};
+use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
 use crate::order::PaymentStatus;
 use crate::order::life::Attempt;
 use crate::order::values::OrderId;
@@ -15,9 +15,17 @@ pub(super) const DUE: &str = "
     WHERE status IN ('started', 'unknown', 'processing', 'refund_due') AND next_check_at <= $1
     ORDER BY next_check_at LIMIT $2";
 
+/// Whether there are any.
+const ANY_DUE: &str = concat!(
+    "SELECT 1 FROM payments
+     WHERE status IN ('started', 'unknown', 'processing', 'refund_due') AND next_check_at <= ",
+    now!(),
+    " LIMIT 1"
+);
+
 pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_id = $1 LIMIT 1";
 
-/// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt.
+/// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt; a refund at once.
 pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: i64, first_check: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status, created_at,
@@ -33,7 +41,7 @@ pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: 
     .bind(attempt.amount)
     .bind(attempt.status.as_str())
     .bind(now)
-    .bind(now + first_check)
+    .bind(if attempt.status == PaymentStatus::RefundDue { now } else { now + first_check })
     .execute(&mut **tx)
     .await
     .map_err(fault)?;
@@ -41,19 +49,18 @@ pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: 
 }
 
 /// Takes an attempt from the status it `was` in to another, and keeps the provider's id where it has none; `false`: it
-/// was not in that status. A refund that becomes due is looked at after `first_check` milliseconds.
+/// was not in that status. A refund that becomes due is looked at at once.
 pub(super) async fn update(
     tx: &mut Tx,
     order: OrderId,
     was: &Attempt,
     (status, provider_id): (PaymentStatus, Option<&str>),
     now: i64,
-    first_check: i64,
 ) -> Result<bool> {
     let written = sqlx::query(
         "UPDATE payments
          SET status = $4, provider_id = coalesce(provider_id, $5), updated_at = $6,
-             next_check_at = iif($4 = 'refund_due', $7, next_check_at), checks = iif($4 = 'refund_due', 0, checks)
+             next_check_at = iif($4 = 'refund_due', $6, next_check_at), checks = iif($4 = 'refund_due', 0, checks)
          WHERE order_id = $1 AND attempt = $2 AND status = $3",
     )
     .bind(order.0.hyphenated())
@@ -62,7 +69,6 @@ pub(super) async fn update(
     .bind(status.as_str())
     .bind(provider_id)
     .bind(now)
-    .bind(now + first_check)
     .execute(&mut **tx)
     .await
     .map_err(fault)?;
@@ -74,8 +80,12 @@ pub(super) async fn order_of(store: &Sqlite, provider_id: &str) -> Result<Option
     row.map(|row| uuid(&row, "order_id").map(OrderId)).transpose()
 }
 
-/// Gives each its next time, so that nobody else gets it before. Quick: one that is looked at twice comes to no harm.
+/// Gives each its next time, so that nobody else gets it before. Looks before it asks for the write lock, which an idle
+/// reconciler leaves alone. Quick: one that is looked at twice comes to no harm.
 pub(super) async fn due(store: &Sqlite, limit: u32, base: Duration, longest: Duration) -> Result<Vec<Due>> {
+    if sqlx::query(ANY_DUE).fetch_optional(&store.readers).await.map_err(fault)?.is_none() {
+        return Ok(Vec::new());
+    }
     let mut tx = store.begin(Commit::Quick).await?;
     let now = clock(&mut tx).await?;
     let rows = sqlx::query(DUE).bind(now).bind(limit).fetch_all(&mut *tx).await.map_err(fault)?;

@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use super::row::{damaged, from_millis, get, parsed, span, time, uuid};
 use super::{Commit, Result, Sqlite, clock, fault, now};
 use crate::order::values::{AccountId, Key, OrderId};
-use crate::store::{RecordFilter, RecordStatus, RecordStory};
+use crate::store::{RecordFilter, RecordId, RecordStatus, RecordStory};
 
 /// Every column of a record `r`, its subject and the clock.
 macro_rules! stories {
@@ -61,6 +61,24 @@ pub(super) async fn free(store: &Sqlite, account: AccountId, key: &Key) -> Resul
     let freed = query.fetch_all(&mut *tx).await.map_err(fault)?.iter().map(story).collect::<Result<_>>()?;
     tx.commit().await.map_err(fault)?;
     Ok(freed)
+}
+
+pub(super) async fn let_expire(store: &Sqlite, id: &RecordId) -> Result<bool> {
+    let mut tx = store.begin(Commit::Quick).await?;
+    let now = clock(&mut tx).await?;
+    let done = sqlx::query(
+        "UPDATE idempotency_records SET expires_at = min(expires_at, $4)
+         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'done'",
+    )
+    .bind(id.account.0.hyphenated())
+    .bind(id.operation)
+    .bind(id.key.as_str())
+    .bind(now)
+    .execute(&mut *tx)
+    .await
+    .map_err(fault)?;
+    tx.commit().await.map_err(fault)?;
+    Ok(done.rows_affected() == 1)
 }
 
 fn story(row: &SqliteRow) -> Result<RecordStory> {

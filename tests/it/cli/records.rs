@@ -136,7 +136,18 @@ async fn a_record_tells_its_whole_story_and_what_there_is_to_do() {
     claimed(&desk.t.store, vec![asked(buyer, "k-stuck", &[("A", 1)])]).await;
 
     let done = desk.says(&["records", "show", "k-done", "--account", &subject]).await;
-    for words in ["k-done", &subject, "place_order", "done", "claim 1", "201", &order.to_string(), "paid", "captured"] {
+    for words in [
+        "k-done",
+        &subject,
+        "place_order",
+        "done",
+        "claim 1",
+        "201",
+        &order.to_string(),
+        "paid",
+        "captured",
+        "decisions about key=k-done",
+    ] {
         assert!(done.contains(words), "{words:?} in {done}");
     }
     let runs = desk.says(&["records", "show", "k-stuck"]).await;

@@ -35,6 +35,7 @@ const BAD: &[(&str, &str, &str)] = &[
     ("ONCEGATE_OPENING_BALANCE", "-1", "whole number"),
     ("ONCEGATE_OPENING_BALANCE", "1000000000001", "whole number"),
     ("ONCEGATE_DEMO", "maybe", "true or false"),
+    ("ONCEGATE_TRY_PAGE", "1", "true or false"),
     ("ONCEGATE_COOKIE_SECRET", "hunter2", "32 bytes"),
     ("ONCEGATE_JWT_SECRET", "hunter2-hunter2-hunter2", "32 bytes"),
     ("ONCEGATE_JWT_PUBLIC_KEY", "no-such-file.pem", "path"),

@@ -201,7 +201,12 @@ impl Buyer {
     }
 
     pub async fn get(&self, at: SocketAddr, path: &str) -> Seen {
-        Seen::read(self.http.get(format!("http://{at}{path}")).send().await.unwrap(), &self.ledger).await.unwrap()
+        self.try_get(at, path).await.unwrap()
+    }
+
+    /// Looks at a page; an error when there is no answer.
+    pub async fn try_get(&self, at: SocketAddr, path: &str) -> reqwest::Result<Seen> {
+        Seen::read(self.http.get(format!("http://{at}{path}")).send().await?, &self.ledger).await
     }
 
     /// Opens the form.
@@ -213,8 +218,13 @@ impl Buyer {
 
     /// Posts these fields as browsers post forms.
     pub async fn post(&self, at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Seen {
+        self.try_post(at, path, fields).await.unwrap()
+    }
+
+    /// The same; an error when there is no answer.
+    pub async fn try_post(&self, at: SocketAddr, path: &str, fields: &[(&str, &str)]) -> reqwest::Result<Seen> {
         let request = self.http.post(format!("http://{at}{path}")).form(fields);
-        Seen::read(request.send().await.unwrap(), &self.ledger).await.unwrap()
+        Seen::read(request.send().await?, &self.ledger).await
     }
 
     /// Sends the form; an error when there is no answer.

@@ -71,6 +71,7 @@ fn settings() -> Config {
         payment_window: Duration::from_secs(1800),
         opening_balance: OPENING,
         demo: false,
+        try_page: false,
         migrate: true,
         cookie_secret: secret(),
         jwt: JwtKey::Secret(secret()),

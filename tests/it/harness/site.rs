@@ -12,7 +12,7 @@ use super::client::{Buyer, Client, Ledger, want};
 use super::goods::product;
 use super::proxy::Proxy;
 use super::redis;
-use super::service::{SECRET, Service, run, stdout};
+use super::service::{SECRET, Service, run, stderr, stdout};
 
 /// What everybody has to spend, in minor units: at the price of 1.00 apiece, a thousand pieces.
 pub const OPENING: i64 = 100_000;
@@ -99,6 +99,13 @@ impl Site {
     /// Somebody who may ship orders.
     pub async fn operator(&self) -> Client {
         self.token(&["token", "--sub", "operator", "--role", "operator"]).await
+    }
+
+    /// A sweep by hand; another process is doing the same for all that anybody knows.
+    pub async fn sweep(&self) {
+        let env: Vec<_> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let swept = run(self.folder.path(), &["sweep"], &env).await;
+        assert!(swept.status.success(), "{}", stderr(&swept));
     }
 
     async fn token(&self, args: &[&str]) -> Client {

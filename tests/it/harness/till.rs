@@ -82,10 +82,24 @@ impl Till {
         answer.json().await.unwrap()
     }
 
+    /// It takes calls, and does and says nothing about them.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// It goes on, with everything that was asked meanwhile.
+    pub fn thaw(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
     /// Ends it as an operator does, and tells its exit code.
     pub async fn end(mut self) -> Option<i32> {
-        kill(Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()), Signal::SIGTERM).unwrap();
+        self.signal(Signal::SIGTERM);
         self.child.wait().await.unwrap().code()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()), signal).unwrap();
     }
 }
 

@@ -130,7 +130,7 @@ async fn a_failure_that_only_the_callback_tells_opens_the_way_for_another_card()
     let word = || shop.till.courier.of_kind("payment_intent.succeeded");
     eventually("it comes through", async || !word().is_empty()).await;
     assert_eq!(word()[0].deliver(service.main).await, 200);
-    assert_eq!(shop.attempts(&order).await, ["refund_due", "captured"]);
+    eventually("it is paid back", async || shop.attempts(&order).await == ["refunded", "captured"]).await;
     assert_eq!(now(&anna, service.main, &order).await, is(200, "paid", "balance", "captured"));
     shop.holds().await;
 }
@@ -250,7 +250,7 @@ async fn an_answer_that_comes_late_does_not_wipe_out_what_has_happened_meanwhile
     assert_eq!(shown(&cancelled), is(200, "cancelled", "card", "refund_due"), "{cancelled:?}");
     let placed = placing.await.unwrap();
     assert_eq!((placed.status, shown(&placed).1), (201, "cancelled".to_owned()), "{placed:?}");
-    assert_eq!(now(&anna, service.main, &order).await, is(200, "cancelled", "card", "refund_due"));
+    becomes(&anna, service.main, &order, "cancelled", "refunded").await;
     assert_eq!(shop.stock("CUP").await, 10);
     shop.holds().await;
 }

@@ -129,6 +129,25 @@ async fn killed_between_charge_and_commit_and_then_cancelled_the_money_goes_back
     shop.holds().await;
 }
 
+/// The provider has paid back, and nobody wrote it down: it is asked again under the same key, and pays nothing more.
+#[tokio::test]
+async fn killed_between_a_refund_and_its_commit_the_money_goes_back_once() {
+    let shop = Shop::open(LATENCY, HASTY).await;
+    let (service, anna) = (shop.start().await, shop.site.client("anna").await);
+    let order = anna.order_to_the_end(service.main, "k", &cups(2)).await.order().unwrap();
+    let refunds = async || shop.till.log().await.into_iter().filter(|line| line.refund).collect::<Vec<_>>();
+    let cancelled = anna.wish(service.main, &order, "cancel", "c", None).await;
+    assert_eq!(shown(&cancelled), is(200, "cancelled", "card", "refund_due"), "{cancelled:?}");
+    eventually("the provider has paid it back", async || refunds().await.len() == 1).await;
+    service.signal(Signal::SIGKILL);
+    assert_eq!(service.end().await.0, None, "it was killed");
+    assert_eq!(shop.attempts(&order).await, ["refund_due"], "nobody knows");
+    let service = shop.start().await;
+    becomes(&anna, service.main, &order, "cancelled", "refunded").await;
+    assert_eq!(refunds().await.len(), 1);
+    shop.holds().await;
+}
+
 /// A stop waits for the provider's answer and writes it down.
 #[tokio::test]
 async fn a_stop_while_the_provider_thinks_finishes_the_order_first() {

@@ -5,7 +5,7 @@ mod wrongs;
 
 use serde_json::{Value, json};
 
-use super::{BAD, PATIENT, SLOW, Shop, is, now, paid, shown};
+use super::{BAD, PATIENT, SLOW, Shop, becomes, is, now, paid, shown};
 use crate::harness::client::{Client, Seen, want};
 use crate::harness::service::Service;
 
@@ -66,7 +66,7 @@ impl Cast {
 
 #[tokio::test]
 async fn every_state_answers_every_action_as_the_table_says_and_again_the_same() {
-    // Slow payments come through after the test, and refunds are not carried out within it.
+    // Slow payments come through after the test.
     let cast = Cast::open(&["--callback-delay", "120s"], PATIENT).await;
     const ACTIONS: [&str; 4] = ["pay by card", "pay by balance", "cancel", "ship"];
     /// State, and for each action the status and how the order is afterwards.
@@ -86,7 +86,7 @@ async fn every_state_answers_every_action_as_the_table_says_and_again_the_same()
         ),
         (
             "paid by card",
-            [(200, "paid captured"), (200, "paid captured"), (200, "cancelled refund_due"), (200, "shipped captured")],
+            [(200, "paid captured"), (200, "paid captured"), (200, "cancelled refunded"), (200, "shipped captured")],
         ),
         (
             "paid by balance",
@@ -127,8 +127,8 @@ async fn every_state_answers_every_action_as_the_table_says_and_again_the_same()
             }
             assert_eq!(again.status, status, "{what}");
             assert_eq!(again.json()["status"], seen.json()["status"], "{what}");
-            let (_, is, _, payment) = now(&cast.anna, cast.service.main, &order).await;
-            assert_eq!(format!("{is} {payment}"), after, "{what}");
+            let (status, payment) = after.split_once(' ').unwrap();
+            becomes(&cast.anna, cast.service.main, &order, status, payment).await;
         }
     }
     cast.shop.holds().await;

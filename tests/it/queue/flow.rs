@@ -179,6 +179,53 @@ async fn a_consumer_that_dies_before_or_after_its_commit_is_repeated_by_another(
     assert_eq!(line.t.sql.int("SELECT count(*) FROM coupons").await, i64::try_from(orders.len()).unwrap());
 }
 
+/// All of them work on the same entries at the same time (F8).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_is_slower_than_the_queue_is_patient_is_overtaken_and_each_order_has_one_coupon() {
+    let line = Line::open().await;
+    line.order(6).await;
+    line.relay().run_once().await.unwrap();
+    let held = line.t.sql.keep_open("UPDATE orders SET note = note").await;
+    let mut slow = JoinSet::new();
+    for _ in 0..3 {
+        let queue = line.queue();
+        let mut entries = Vec::new();
+        eventually("the entries come again", async || {
+            entries.extend(queue.receive(100, NOW).await.unwrap());
+            entries.len() >= 6
+        })
+        .await;
+        let consumer = Consumer::new(line.t.store.clone(), queue);
+        slow.spawn(async move { consumer.consume(&entries).await });
+    }
+    assert!(slow.try_join_next().is_none(), "none of them is through");
+    held.commit().await;
+    while let Some(done) = slow.join_next().await {
+        done.unwrap().unwrap();
+    }
+    line.assert_exactly_one().await;
+    assert_eq!(line.t.sql.int("SELECT count(*) FROM coupons").await, 6);
+}
+
+/// What an operator is told to run when outbox rows were lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_statement_of_the_readme_tells_again_of_orders_whose_messages_are_gone() {
+    if std::env::var_os("TEST_DATABASE_URL").is_none() {
+        return;
+    }
+    let line = Line::open().await;
+    line.order(2).await;
+    line.run_until_all_have_one().await;
+    line.order(3).await;
+    assert_eq!(line.t.sql.run("DELETE FROM outbox WHERE consumed_at IS NULL").await, 3);
+    let readme = include_str!("../../../README.md");
+    let (_, statement) = readme.split_once("```sql\nINSERT INTO outbox").unwrap();
+    let statement = format!("INSERT INTO outbox{}", statement.split("```").next().unwrap());
+    assert_eq!(line.t.sql.run(&statement).await, 3);
+    line.run_until_all_have_one().await;
+    assert_eq!(line.t.sql.run(&statement).await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_everything_under_load_and_a_cancellation_in_between() {
     let line = Arc::new(Line::open().await);

@@ -1,7 +1,10 @@
 //! Many buyers, few goods, little money.
 
+use std::time::Duration;
+
 use super::at_once;
 use crate::harness::client::want;
+use crate::harness::proxy::Fault;
 use crate::harness::site::{Site, in_turn};
 
 #[tokio::test]
@@ -23,6 +26,28 @@ async fn of_a_hundred_buyers_of_the_last_ten_exactly_ten_are_served_and_the_othe
         assert_eq!((answer.status, answer.problem().as_str()), (409, "out-of-stock"), "{answer:?}");
     }
     assert_eq!(site.under.sql.int("SELECT stock FROM products WHERE sku = 'CUP'").await, 0);
+    site.holds().await;
+}
+
+/// Between the look at the stock and what is written lie whole round trips: nobody else gets in between.
+#[tokio::test]
+async fn of_forty_buyers_of_the_last_ten_ten_are_served_also_where_the_database_is_far_away() {
+    let Some(site) = Site::on_postgres(&[]).await else { return };
+    let (proxy, url) = site.database_proxy().await;
+    let far = [("DATABASE_URL", url.as_str())];
+    let (one, other) = tokio::join!(site.start_with(&far), site.start_with(&far));
+    let (services, client) = ([one, other], site.client("a").await);
+    site.warm_up(&client, &[&services[0], &services[1]]).await;
+    proxy.set(Fault::Delay(Duration::from_millis(100)));
+    let answers = at_once(40, |n| {
+        let (client, at) = (client.clone(), in_turn(&services, n));
+        async move { client.order(at, &format!("k{n}"), &want(&[("CUP", 1)])).await }
+    })
+    .await;
+    let placed = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!((placed, site.orders().await), (10, 10));
+    let refused = answers.iter().filter(|answer| answer.status == 409 && answer.problem() == "out-of-stock").count();
+    assert_eq!(refused, 30);
     site.holds().await;
 }
 

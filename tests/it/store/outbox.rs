@@ -9,9 +9,9 @@ use oncegate::store::{Grant, Granted, Message, ORDER_PAID, Republish, Store};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::harness::TestStore;
 use crate::harness::goods::{LEASE, account, asked, place};
 use crate::harness::life::{by_balance, happens, shop};
+use crate::harness::{Sql, TestStore};
 
 const NOW: Duration = Duration::ZERO;
 const NEVER: Republish = Republish { first: LEASE, longest: LEASE };
@@ -28,6 +28,12 @@ async fn grant_one(store: &dyn Store, message: Uuid, order: OrderId) -> Granted 
 
 async fn coupons_of(t: &TestStore, order: OrderId) -> i64 {
     t.sql.int(&format!("SELECT count(*) FROM coupons WHERE order_id = '{order}' AND campaign = '{CAMPAIGN}'")).await
+}
+
+/// Which message tells of which order.
+fn order_of(message: &Message) -> (Uuid, OrderId) {
+    let told: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
+    (message.id, OrderId(told["order_id"].as_str().unwrap().parse().unwrap()))
 }
 
 /// Many orders of one B each.
@@ -61,6 +67,25 @@ async fn a_paid_order_has_one_message_that_one_relay_gets_until_its_lease_is_ove
     assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NOT NULL").await, 1);
     assert_eq!(t.store.publishing_lag().await.unwrap(), NOW);
     assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_message_of_an_order_is_found_once_it_had_its_effect_and_for_as_long_as_is_asked() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    let (order, other) = (by_balance(&t.store, buyer, "k").await, by_balance(&t.store, buyer, "other").await);
+    let minute = Duration::from_secs(60);
+    assert_eq!(t.store.consumed_message(order, minute).await.unwrap(), None, "nobody has heard it yet");
+    let told = |message: &Message, order: OrderId| message.payload.contains(&order.to_string());
+    for message in t.store.take_messages(10, LEASE).await.unwrap() {
+        let of = if told(&message, order) { order } else { other };
+        assert_eq!(grant_one(&*t.store, message.id, of).await, Granted::New);
+    }
+    let found = t.store.consumed_message(order, minute).await.unwrap().unwrap();
+    assert!(found.topic == ORDER_PAID && told(&found, order), "{found:?}");
+    assert_eq!(grant_one(&*t.store, found.id, order).await, Granted::Duplicate);
+    t.sql.run(&format!("UPDATE outbox SET consumed_at = {}", t.sql.moment(-120))).await;
+    assert_eq!(t.store.consumed_message(order, minute).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,13 +214,7 @@ async fn fifty_consumers_at_once_grant_each_order_one_coupon() {
     let second = t.second().await;
     many(&t, 40).await;
     let told = t.store.take_messages(100, LEASE).await.unwrap();
-    let orders: Vec<(Uuid, OrderId)> = told
-        .iter()
-        .map(|message| {
-            let told: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
-            (message.id, OrderId(told["order_id"].as_str().unwrap().parse().unwrap()))
-        })
-        .collect();
+    let orders: Vec<_> = told.iter().map(order_of).collect();
     let mut consumers = JoinSet::new();
     for n in 0..50 {
         let store = if n % 2 == 0 { t.store.clone() } else { second.clone() };
@@ -213,4 +232,8 @@ async fn fifty_consumers_at_once_grant_each_order_one_coupon() {
     }
     assert_eq!((new, t.sql.int("SELECT count(*) FROM coupons").await), (40, 40));
     assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE consumed_at IS NULL").await, 0);
+    if let Sql::Postgres(_) = t.sql {
+        let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+        assert_eq!(t.sql.int(deadlocks).await, 0, "no two of them waited for each other");
+    }
 }

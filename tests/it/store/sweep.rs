@@ -84,6 +84,22 @@ async fn only_what_has_expired_goes_and_never_what_a_lease_protects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finished_record_that_is_let_expire_is_swept_and_one_that_is_under_way_cannot_be() {
+    let t = shop().await;
+    let (buyer, other) = (account(&t.store, 0).await, account(&t.store, 0).await);
+    let batch = claimed(&t.store, ["done", "under-way"].map(|key| asked(buyer, key, &[("A", 1)])).into()).await;
+    let namesake = claimed(&t.store, vec![asked(other, "done", &[("A", 1)])]).await;
+    for placing in [&batch[0], &namesake[0]] {
+        assert!(t.store.complete(&fence(placing), &answer(201, None, "x".into()), KEY_TTL).await.unwrap());
+    }
+    assert!(t.store.let_expire(&fence(&batch[0]).id).await.unwrap());
+    assert!(!t.store.let_expire(&fence(&batch[1]).id).await.unwrap());
+    assert_eq!(t.store.sweep(Sweep::Records, 100).await.unwrap(), 1);
+    assert!(!t.store.let_expire(&fence(&batch[0]).id).await.unwrap(), "it is gone");
+    assert_eq!(t.sql.int("SELECT count(*) FROM idempotency_records").await, 2, "another's and the unfinished one stay");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_is_taken_over_while_the_sweep_looks_lives() {
     let t = shop().await;
     let buyer = account(&t.store, 0).await;

@@ -23,8 +23,7 @@ statements! {
         ), attempts AS (
             UPDATE payments p SET status = new.status, provider_id = coalesce(p.provider_id, new.provider_id),
                 updated_at = clock_timestamp(),
-                next_check_at = CASE new.status WHEN 'refund_due'
-                    THEN clock_timestamp() + $16 * interval '1 ms' ELSE p.next_check_at END,
+                next_check_at = CASE new.status WHEN 'refund_due' THEN clock_timestamp() ELSE p.next_check_at END,
                 checks = CASE new.status WHEN 'refund_due' THEN 0 ELSE p.checks END
             FROM unnest($5::integer[], $6::text[], $7::text[], $8::text[]) AS new (attempt, was, status, provider_id)
             WHERE p.order_id = $1 AND p.attempt = new.attempt AND p.status = new.was
@@ -32,7 +31,8 @@ statements! {
         ), attempt AS (
             INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status,
                 created_at, updated_at, next_check_at)
-            SELECT $1, $9, $10, $11, $12, $13, $14, $15, now.t, now.t, now.t + $16 * interval '1 ms'
+            SELECT $1, $9, $10, $11, $12, $13, $14, $15, now.t, now.t,
+                CASE $15 WHEN 'refund_due' THEN now.t ELSE now.t + $16 * interval '1 ms' END
             FROM (SELECT clock_timestamp() AS t) now WHERE $9::integer IS NOT NULL
         ), stock AS (
             UPDATE products p SET stock = p.stock + back.quantity

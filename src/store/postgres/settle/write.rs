@@ -20,7 +20,8 @@ statements! {
     ///
     /// The fence is an upsert because only the arbiter index makes its plan certain (see the adapter's head); a record
     /// that was not there betrays itself by `created_at`, is not counted as held, and the transaction is rolled back.
-    /// A record without an answer stays `processing`.
+    /// A record without an answer stays `processing`. One whose claim foresaw its time of expiry, but for the moments since,
+    /// keeps it: with no indexed column changed, its indexes need no second entry (a heap-only tuple).
     WRITE = "
         WITH fenced AS (
             INSERT INTO idempotency_records AS r (account_id, operation, key, epoch, fingerprint, status,
@@ -41,7 +42,9 @@ statements! {
                 response_content_type = excluded.response_content_type,
                 response_location = excluded.response_location, response_body = excluded.response_body,
                 order_id = excluded.order_id, completed_at = excluded.completed_at,
-                expires_at = CASE excluded.status WHEN 'done' THEN excluded.expires_at ELSE r.expires_at END
+                expires_at = CASE WHEN excluded.status = 'done'
+                        AND excluded.expires_at NOT BETWEEN r.expires_at AND r.expires_at + interval '1 min'
+                    THEN excluded.expires_at ELSE r.expires_at END
             WHERE r.status = 'processing' AND r.epoch = excluded.epoch
             RETURNING r.account_id, r.key, r.created_at
         ), stock AS (

@@ -143,6 +143,39 @@ async fn an_order_that_nobody_pays_is_cancelled_after_its_window_and_its_goods_g
     cast.shop.holds().await;
 }
 
+/// Between a sweeper's look and its change the buyer has paid: the window is over, and the order is none of its business.
+/// PostgreSQL only, where a reader need not wait for a writer.
+#[tokio::test]
+async fn an_order_that_is_paid_while_the_sweeper_waits_for_it_stays_paid() {
+    let settings = [("ONCEGATE_PAYMENT_WINDOW", "1ms"), ("ONCEGATE_SWEEP_INTERVAL", "0s"), PATIENT[0]];
+    let cast = Cast::open(&[], &settings).await;
+    if !cast.shop.site.shares_a_server() {
+        return;
+    }
+    let (at, order) = (cast.service.main, cast.order_that_is("pending", "k").await);
+    let in_line = async |many| {
+        let waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("they wait", async || cast.shop.count(waiting).await == many).await;
+    };
+    let held = cast.shop.site.under.sql.keep_open("SELECT attempt FROM payments FOR UPDATE").await;
+    let paying = async {
+        let seen = cast.anna.wish(at, &order, "pay", "p", Some(&json!({"payment": "balance"}))).await;
+        assert_eq!(seen.status, 200, "{seen:?}");
+    };
+    let sweeping = async {
+        in_line(1).await;
+        let sweep = cast.shop.site.sweep();
+        let released = async {
+            in_line(2).await;
+            held.commit().await;
+        };
+        tokio::join!(sweep, released);
+    };
+    tokio::join!(paying, sweeping);
+    assert_eq!(now(&cast.anna, at, &order).await, is(200, "paid", "balance", "captured"));
+    cast.shop.holds().await;
+}
+
 #[tokio::test]
 async fn without_a_sweeper_an_unpaid_order_stays() {
     let settings = [("ONCEGATE_PAYMENT_WINDOW", "1ms"), ("ONCEGATE_SWEEP_INTERVAL", "0s")];

@@ -5,14 +5,20 @@
 //! under which results are written; work done under an older epoch hits no row (fencing as in Kleppmann, "How to do
 //! distributed locking", 2016). The key's meaning follows draft-ietf-httpapi-idempotency-key-header.
 //!
+//! What is replayed all the time is given from memory for a moment ([`recent`]); everything else is the table's to say.
+//!
 //! Nothing here knows what the work is: a claim is taken, the work is done by whoever holds it, and then completed
 //! or released.
+
+mod recent;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::decided::Decided;
 use crate::order::values::Fingerprint;
 use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
+use recent::Recent;
 
 /// What became of a claim.
 #[derive(Clone, Debug)]
@@ -45,13 +51,14 @@ pub struct Keys {
     store: Arc<dyn Store>,
     lease: Duration,
     key_ttl: Duration,
+    recent: Recent,
 }
 
 impl Keys {
     /// `lease`: how long a claim is honoured without an outcome. `key_ttl`: how long an answer is replayed.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, lease: Duration, key_ttl: Duration) -> Self {
-        Self { store, lease, key_ttl }
+        Self { store, lease, key_ttl, recent: Recent::new() }
     }
 
     /// Claims each key, all in one statement; one answer per request, in their order. The same key twice in one
@@ -85,9 +92,18 @@ impl Keys {
                 },
                 &request.fingerprint,
             ),
-            ClaimResult::Lost(record) => judge(record.clone(), &request.fingerprint),
+            ClaimResult::Lost(record) => {
+                self.recent.saw(&request.id, record);
+                judge(record.clone(), &request.fingerprint)
+            }
         });
-        Ok(claims.inspect(count).collect())
+        Ok(claims.zip(requests).map(|(claim, request)| count(claim, &request.id)).collect())
+    }
+
+    /// The answer to what was replayed again and again a moment ago; `None`: the table has to be asked.
+    #[must_use]
+    pub fn replayed_lately(&self, id: &RecordId, content: &Fingerprint) -> Option<Claim> {
+        Some(count(Claim::Replay(self.recent.answer(id, content)?), id))
     }
 
     /// What stands under a key for this content, without claiming it; `None`: no record. Counts nothing.
@@ -105,7 +121,7 @@ impl Keys {
     pub async fn complete(&self, fence: &Fence, answer: &Answer) -> Result<bool> {
         let kept = self.store.complete(fence, answer, self.key_ttl).await?;
         if !kept {
-            lease_lost();
+            lease_lost(&fence.id);
         }
         Ok(kept)
     }
@@ -131,18 +147,20 @@ fn judge(record: Record, content: &Fingerprint) -> Claim {
     }
 }
 
-fn count(claim: &Claim) {
-    let decision = match claim {
-        Claim::Claimed(Won { taken_over: false, .. }) => "claimed",
-        Claim::Claimed(Won { taken_over: true, .. }) => "taken_over",
-        Claim::Replay(_) => "replayed",
-        Claim::InProgress { .. } => "in_progress",
-        Claim::Mismatch(_) => "mismatched",
+/// Counts what became of a claim, and hands it on.
+fn count(claim: Claim, id: &RecordId) -> Claim {
+    let decided = match &claim {
+        Claim::Claimed(Won { taken_over: false, .. }) => Decided::Claimed,
+        Claim::Claimed(Won { taken_over: true, .. }) => Decided::TakenOver,
+        Claim::Replay(_) => Decided::Replayed,
+        Claim::InProgress { .. } => Decided::InProgress,
+        Claim::Mismatch(_) => Decided::Mismatched,
     };
-    super::count("key", decision);
+    super::count(decided, || id.into());
+    claim
 }
 
 /// Counts a result that hit no row because its claim was taken over.
-pub fn lease_lost() {
-    super::count("key", "lease_lost");
+pub fn lease_lost(id: &RecordId) {
+    super::count(Decided::LeaseLost, || id.into());
 }
