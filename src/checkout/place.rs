@@ -92,7 +92,7 @@ async fn behind_other_content(app: &App, intent: &Intent) -> Result<Reply> {
         Some(order) if order.status == Status::Pending => Err(Error::InProgress { lease_left: app.config.lease }),
         Some(order) => {
             let stands = Decision::Stands { order: order.id, same: true };
-            unique::count(&stands, &intent.key, false);
+            unique::count(&stands, false, &intent.record());
             Ok(Reply { answer: (app.answers.placed)(&stands, Some(&order)), replayed: true })
         }
     }
