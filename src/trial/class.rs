@@ -89,7 +89,7 @@ classes! {
     OtherBody "other-body" Client by Stopper::Layer(Layer::Key), "Same key, other body":
         "A client uses the key of one order for another. That is its mistake, and it is told so.";
     RecordSwept "record-swept" Client by Stopper::Layer(Layer::Constraint), "Record swept":
-        "The retry comes when the record of its key is gone, as it is a day later. Only this play's own record is let expire, and the real sweep takes it.";
+        "The retry comes when the record of its key is gone, as it is a day later. Only this play's own record is let expire, and the real sweep takes it. The log warns of the gap, as it would of any.";
     SameReference "same-reference" Client by Stopper::Layer(Layer::Constraint), "Same reference, new key":
         "A client that makes a new key for every try keeps its own order number as the reference.";
     MessageTwice "message-twice" Client by Stopper::MessageMark, "Message twice":

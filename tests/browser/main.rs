@@ -21,4 +21,5 @@ mod pressing;
 mod returning;
 mod scene;
 mod tabs;
+mod tools;
 mod typing;

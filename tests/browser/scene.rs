@@ -60,6 +60,11 @@ impl Scene {
         format!("http://{}{path}", self.wire.addr())
     }
 
+    /// An address that is for operators.
+    pub fn ops_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.service.as_ref().expect("it runs").ops)
+    }
+
     /// The address of its form.
     pub fn form(&self) -> String {
         self.url("/orders/new")
