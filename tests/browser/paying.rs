@@ -39,6 +39,7 @@ async fn an_order_by_card_is_charged_once_however_often_the_button_is_pressed() 
         let (till, scene, browser) = at_the_till(scripts).await;
         browser.want(TEA, "1").await;
         browser.click("#payment-card").await;
+        scene.slow_down();
         browser.press_quickly(3).await;
         browser.at_order().await;
         browser.sees("by card: paid").await;
@@ -55,6 +56,7 @@ async fn an_order_whose_card_is_declined_waits_and_is_paid_once_by_a_double_pres
             look(&browser, "order-declined").await;
         }
         browser.click("#pay-balance").await;
+        scene.slow_down();
         browser.press_quickly_on(PAY, 2).await;
         browser.sees("Your order is paid. Thank you.").await;
         if scripts {
@@ -74,6 +76,7 @@ async fn an_order_that_is_paid_is_cancelled_and_paid_back_once_by_a_double_press
         browser.want(TEA, "1").await;
         browser.press().await;
         browser.at_order().await;
+        scene.slow_down();
         browser.press_quickly_on(CANCEL, 2).await;
         browser.sees("Your order is cancelled.").await;
         if scripts {

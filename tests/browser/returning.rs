@@ -222,6 +222,7 @@ async fn a_form_fetched_or_rendered_before_anybody_looks_at_it_makes_one_order()
         let used = "return performance.getEntriesByType('navigation')[0].deliveryType";
         assert_eq!(browser.ask(used, &[]).await, "navigational-prefetch", "{kind}");
         browser.want(TEA, "1").await;
+        scene.slow_down();
         browser.press_quickly(2).await;
         browser.at_order().await;
         assert_eq!((scene.orders().await, scene.forms_shown().await), (1, 1), "{kind}");
@@ -241,6 +242,7 @@ async fn without_the_script_a_form_fetched_beforehand_makes_one_order() {
     browser.click("nav a[href='/orders/new']").await;
     browser.at("/orders/new").await;
     browser.want(TEA, "1").await;
+    scene.slow_down();
     browser.press_quickly(2).await;
     browser.at_order().await;
     assert_eq!(scene.orders().await, 1);

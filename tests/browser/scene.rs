@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::browser::PATIENCE;
 use crate::harness::hold::Hold;
-use crate::harness::proxy::Proxy;
+use crate::harness::proxy::{Fault, Proxy};
 use crate::harness::service::{SECRET, Service};
 use crate::harness::{Database, Sql, redis};
 
@@ -120,6 +120,11 @@ impl Scene {
     /// Makes the shop slow for whoever buys tea, until the lock is released.
     pub async fn hold(&self) -> Hold {
         self.sql.hold(TEA).await
+    }
+
+    /// Makes every answer take a while: else a second press may find the page that the first one led to.
+    pub fn slow_down(&self) {
+        self.wire.set(Fault::Delay(Duration::from_millis(400)));
     }
 
     /// Ends the service by a signal, then lets go of what held it up, and waits for the end.
