@@ -1,7 +1,7 @@
 //! Reaching the database, for every command that needs it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
@@ -13,6 +13,10 @@ use crate::store::{Store, StoreError};
 
 /// How long a database that does not answer is waited for: an operator is told within 15 s.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long a database that is busy is tried again: a start falls into the work of others, and is not worth less.
+const BUSY_WITHIN: Duration = Duration::from_secs(5);
+/// The pause between two tries.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// How long one statement of a command may take; an import is one of them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -20,11 +24,20 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// `patience`: how long one statement may take or wait for a lock.
 pub(super) async fn open(database: &Database, migrate: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
+    let begun = Instant::now();
+    loop {
+        match open_once(database, migrate, patience).await {
+            Err(StoreError::Busy(_)) if begun.elapsed() < BUSY_WITHIN => tokio::time::sleep(BUSY_PAUSE).await,
+            opened => return opened.map_err(|e| failure(database, &e)),
+        }
+    }
+}
+
+async fn open_once(database: &Database, migrate: bool, patience: Duration) -> Result<Arc<dyn Store>, StoreError> {
     let store = timeout(CONNECT_WITHIN, connect(database, migrate, patience)).await;
-    let store = store.unwrap_or_else(|_| Err(StoreError::Unreachable("no answer".to_owned())));
-    let store = store.map_err(|e| failure(database, &e))?;
+    let store = store.unwrap_or_else(|_| Err(StoreError::Unreachable("no answer".to_owned())))?;
     if migrate {
-        store.migrate().await.map_err(|e| failure(database, &e))?;
+        store.migrate().await?;
     }
     Ok(store)
 }
