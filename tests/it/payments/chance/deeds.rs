@@ -45,7 +45,9 @@ impl World {
                 Step::Forget => self.forget().await,
                 Step::WindowOver => {
                     let sql = &self.shop.site.under.sql;
-                    sql.run(&format!("UPDATE orders SET created_at = {}", sql.moment(-3600))).await;
+                    // Only of those that can still be cancelled for it: what is told of an order never changes its time.
+                    let hour_ago = sql.moment(-3600);
+                    sql.run(&format!("UPDATE orders SET created_at = {hour_ago} WHERE status = 'pending'")).await;
                 }
                 Step::Sweep => self.shop.site.sweep().await,
                 Step::Leave(millis, deed) => {
