@@ -85,7 +85,9 @@ pub fn open(app: &App, mut inbox: Inbox, writers: usize) {
                 return;
             }
             let _ = tokio::time::timeout(GATHER, free.acquire()).await;
-            while batch.len() < BATCH && let Ok(ticket) = inbox.try_recv() {
+            while batch.len() < BATCH
+                && let Ok(ticket) = inbox.try_recv()
+            {
                 batch.push(ticket);
             }
             batch.retain(|ticket| ticket.deadline > Instant::now());

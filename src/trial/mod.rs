@@ -1,11 +1,11 @@
 //! `/try`: plays every class of retry against the running service, and shows which layer stopped it and what is stored.
 //!
 //! Nothing is simulated: a play sends real requests to this service's own listener, as a browser or an API client of
-//! its own ([`sender`]), so everything on the way is what everybody meets. A play touches only what belongs to the
+//! its own (`sender`), so everything on the way is what everybody meets. A play touches only what belongs to the
 //! account that it was given for itself, and orders one piece.
 //!
 //! The room stands above the faces, for it uses them; nothing that serves buyers knows of it. One play at a time in a
-//! process ([`plays`]): nobody can make the service busy with itself. Deliberately absent: anything that a visitor could
+//! process (`plays`): nobody can make the service busy with itself. Deliberately absent: anything that a visitor could
 //! choose but the class, and JavaScript.
 
 mod class;
