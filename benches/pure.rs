@@ -84,7 +84,7 @@ fn requests(c: &mut Criterion) {
     for lines in [1, 50] {
         let order = wish(0, lines);
         group.bench_function(BenchmarkId::new("fingerprint, lines", lines), |b| {
-            b.iter(|| place_order(black_box(&order)))
+            b.iter(|| place_order(black_box(&order)));
         });
         let line = |wanted: &Wanted| format!(r#"{{"sku":"{}","quantity":{}}}"#, wanted.sku, wanted.quantity.get());
         let lines_of: Vec<_> = order.lines.iter().map(line).collect();
@@ -151,7 +151,7 @@ fn answers(c: &mut Criterion) {
     for products in [10, 1000] {
         let page = form(products);
         group.bench_function(BenchmarkId::new("form page, products", products), |b| {
-            b.iter(|| black_box(&page).render())
+            b.iter(|| black_box(&page).render());
         });
     }
     let hidden = Hidden { token: "c2l4dGVlbiByYW5kb20gYnl0ZXM".to_owned(), key: UUID.to_owned() };

@@ -1,13 +1,14 @@
-// Sends the order form, again and again while the network fails, always with the same key. Nothing depends on this file:
-// it is the server that makes one order of one form. The words are in the page.
+// Sends the order form, again and again while the network fails, always with the same key. Nothing depends on this: the
+// server makes one order of one form.
 
 const TRIES = 8;
 const PATIENCE = 15000; // ms for one try; the server answers within 10 s
 const LONGEST_PAUSE = 16000; // ms
 const LONGEST_OBEYED = 60; // s of Retry-After
+const ONE_PRESS = 3000; // ms; two presses within it are one
 
 let run = null; // the submission under way
-let kept = {}; // its key, for a reload or a crashed tab
+let kept = {}; // its key, for a reload
 try {
   kept = sessionStorage;
 } catch {} // forbidden by the visitor
@@ -29,7 +30,7 @@ function say(state) {
   if (back) button.focus();
 }
 
-// A page that came instead of an order. The address stays the empty form's: F5 and Back send nothing.
+// A page that came instead of an order. The address stays the form's: F5 and Back send nothing.
 function show(page) {
   const main = document.adoptNode(find('main', page));
   run = null;
@@ -53,7 +54,7 @@ function total() {
   find('output', box).value = `${(sum / 10 ** digits).toFixed(digits)}\u00a0${unit}`;
 }
 
-// One try: the answer and its page, or nothing when the network failed or was too slow.
+// One try: the answer and its page, or nothing if the network failed.
 async function send(url, fields) {
   const net = (run.net = new AbortController());
   setTimeout(() => net.abort(), PATIENCE);
@@ -67,7 +68,7 @@ async function send(url, fields) {
 
 async function place(sent) {
   const mine = (run = {});
-  const fields = new FormData(sent); // what is typed from now on is for another time
+  const fields = new FormData(sent); // what is typed later is for another time
   kept.attempt = fields.get('idempotency_key');
   for (let tries = 1; ; tries++) {
     const trying = send(sent.action, fields);
@@ -80,7 +81,7 @@ async function place(sent) {
     }
     const ours = page && find('main#main', page);
     const asked = Number(answer?.headers.get('retry-after')) || 0;
-    // The shop never says 200 here: that is a hotel's log-in page or the like.
+    // The shop never says 200 here; a hotel's log-in page does.
     const later = !answer || answer.ok || [408, 429, 502, 503, 504].includes(answer.status);
     if (!later || tries === TRIES || asked > LONGEST_OBEYED) {
       if (ours) return show(page);
@@ -100,9 +101,9 @@ async function place(sent) {
   }
 }
 
-// After a reload or a crash the buyer wants to see what became of it.
+// After a reload or a crash: what became of it?
 async function recall() {
-  if (!kept.attempt) return false;
+  if (!kept.attempt || !form()) return false;
   const path = `/orders/attempts/${encodeURIComponent(kept.attempt)}`;
   const answer = await fetch(path, { method: 'HEAD' }).catch(() => null);
   if (!answer || answer.status >= 500) return false;
@@ -114,15 +115,15 @@ async function recall() {
 
 // A page out of the back/forward cache has used its pair up.
 async function renew() {
-  const answer = await fetch('/form-tokens', { method: 'POST' }).catch(() => null);
   const old = form();
-  if (answer?.status !== 201 || !old || run) return;
+  const answer = old && (await fetch('/form-tokens', { method: 'POST' }).catch(() => null));
+  if (answer?.status !== 201 || old !== form() || run) return;
   const pair = await answer.json();
   for (const name in pair) if (old[name]) old[name].value = pair[name];
   old.again?.remove();
 }
 
-// In place of the waiting page's reload, with which a screen reader would begin anew every second.
+// Instead of the waiting page's reload, which makes screen readers begin anew.
 async function watch() {
   const answer = await fetch(location.href).catch(() => null);
   const page = parse((await answer?.text().catch(() => '')) ?? '');
@@ -149,7 +150,9 @@ document.addEventListener('click', ({ target }) => {
   say('stopped');
 });
 document.addEventListener('submit', (event) => {
-  if (event.target !== form()) return;
-  event.preventDefault();
-  if (!run) place(event.target);
+  const { target, timeStamp } = event;
+  const ours = target === form();
+  if (ours || timeStamp - target.sent < ONE_PRESS) event.preventDefault();
+  else target.sent = timeStamp;
+  if (ours && !run) place(target);
 });

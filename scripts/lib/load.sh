@@ -25,7 +25,7 @@ pgbench_run() {
     rm -rf "$WORK/pgbench"
     mkdir "$WORK/pgbench"
     PGOPTIONS='-c plan_cache_mode=force_generic_plan' "$PG_BIN/pgbench" -n -M prepared -c "$clients" \
-        -j "$((clients < 2 ? 1 : 2))" -T "$SECONDS_EACH" -l --log-prefix="$WORK/pgbench/log" "${variables[@]}" \
+        -j "$((clients < 2 ? 1 : 2))" -T "$(printf '%.0f' "$SECONDS_EACH")" -l --log-prefix="$WORK/pgbench/log" "${variables[@]}" \
         -f "$script" "$url" >"$WORK/pgbench.out" 2>&1 || { cat "$WORK/pgbench.out" >&2; return 1; }
     PGBENCH_DONE=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$WORK/pgbench.out")
     RESULT=" $(pgbench_times)"

@@ -29,9 +29,6 @@ use super::settled::{PLACE, answer_of, overtaken};
 
 /// The most orders that are claimed or settled at once: past that a batch saves little and its first waits longer.
 pub const BATCH: usize = 64;
-/// How long what comes is gathered while no writer is free: what was claimed now would only wait for one, and the more are
-/// claimed and settled at once, the less each costs. Not longer, because repeats are answered by the claim too.
-const GATHER: Duration = Duration::from_millis(5);
 /// How long a batch waits for row locks before its orders are tried one by one.
 const BATCH_LOCK_WAIT: Duration = Duration::from_millis(1000);
 /// How long an order of a failed batch waits for row locks before it moves to the slow lane: its neighbours wait behind it.
@@ -58,8 +55,6 @@ struct Settling {
     app: App,
     slow_lanes: Arc<Semaphore>,
     held: Arc<Held>,
-    /// One permit for each writer that has nothing to do.
-    free: Arc<Semaphore>,
 }
 
 /// Opens the desk: one claimer and `writers` writers (2 on PostgreSQL, 1 on SQLite), which run as long as the app.
@@ -67,13 +62,8 @@ pub fn open(app: &App, mut inbox: Inbox, writers: usize) {
     // Unbounded, yet bounded: every ticket holds one of the app's seats until it is answered.
     let (claimed, waiting) = mpsc::unbounded_channel();
     let waiting = Arc::new(Mutex::new(waiting));
-    let free = Arc::new(Semaphore::new(writers));
-    let settling = Settling {
-        app: app.clone(),
-        slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)),
-        held: Arc::default(),
-        free: free.clone(),
-    };
+    let settling =
+        Settling { app: app.clone(), slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)), held: Arc::default() };
     for _ in 0..writers {
         tokio::spawn(settling.clone().write(waiting.clone()));
     }
@@ -83,12 +73,6 @@ pub fn open(app: &App, mut inbox: Inbox, writers: usize) {
             let mut batch = Vec::with_capacity(BATCH);
             if inbox.recv_many(&mut batch, BATCH).await == 0 {
                 return;
-            }
-            let _ = tokio::time::timeout(GATHER, free.acquire()).await;
-            while batch.len() < BATCH
-                && let Ok(ticket) = inbox.try_recv()
-            {
-                batch.push(ticket);
             }
             batch.retain(|ticket| ticket.deadline > Instant::now());
             claim(&app, batch, &claimed).await;
@@ -171,9 +155,7 @@ impl Settling {
             if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
                 return;
             }
-            let busy = self.free.acquire().await;
             self.batch(batch).await;
-            drop(busy);
         }
     }
 

@@ -6,7 +6,9 @@ use crate::app::App;
 pub use crate::app::Reply;
 use crate::error::{Earlier, Error, Result};
 use crate::guard::key::Claim;
-use crate::order::decide::{Asked, Unpriced, price};
+use crate::guard::unique;
+use crate::order::Status;
+use crate::order::decide::{Asked, Decision, Unpriced, price};
 use crate::order::request::Parsed;
 use crate::order::values::{AccountId, Fingerprint, Key, OrderId, Sku, Subject};
 use crate::store::{Answer, RecordId, RecordState};
@@ -71,9 +73,35 @@ pub async fn place(app: &App, intent: Intent, wait: Duration) -> Result<Reply> {
             Err(Error::InProgress { .. }) if Instant::now() < patience => {
                 wait_for_outcome(app, &intent.record(), &intent.request.fingerprint, patience).await?;
             }
+            Err(Error::KeyReused(Earlier::Processing)) => return behind_other_content(app, &intent).await,
             outcome => return outcome,
         }
     }
+}
+
+/// A request with other content is under way. Where the record was lost or had expired before that one came, the order may
+/// stand all the same: then that one will be refused, and this one is a repeat.
+async fn behind_other_content(app: &App, intent: &Intent) -> Result<Reply> {
+    let order = match standing(app, intent.account, &intent.key, &intent.request.fingerprint).await? {
+        Some(order) => app.store.order(intent.account, order).await?,
+        None => None,
+    };
+    match order {
+        None => Err(Error::KeyReused(Earlier::Processing)),
+        // Its record will be free in a moment, and whoever claims it then brings the provider's word.
+        Some(order) if order.status == Status::Pending => Err(Error::InProgress { lease_left: app.config.lease }),
+        Some(order) => {
+            let stands = Decision::Stands { order: order.id, same: true };
+            unique::count(&stands, false, &intent.record());
+            Ok(Reply { answer: (app.answers.placed)(&stands, Some(&order)), replayed: true })
+        }
+    }
+}
+
+/// The order of this very content under the key.
+async fn standing(app: &App, account: AccountId, key: &Key, content: &Fingerprint) -> Result<Option<OrderId>> {
+    let order = app.store.order_by_key(account, key).await?.filter(|order| order.fingerprint == *content);
+    Ok(order.map(|order| order.id))
 }
 
 /// One turn at the desk, which what was replayed a moment ago does not need. When every seat is taken, a repeat is still answered from what stands: it needs no seat.
@@ -136,7 +164,7 @@ pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fin
     let differs = |found: &Fingerprint| content.is_some_and(|content| content != found);
     if let Some(record) = app.store.record(&id).await? {
         return Ok(match record.state {
-            state if differs(&record.fingerprint) => Stands::Other(earlier(&state)),
+            state if differs(&record.fingerprint) => behind(app, account, key, content, &state).await?,
             RecordState::Processing { lease_left } => Stands::Processing { lease_left },
             RecordState::Done(answer) => Stands::Done(answer),
         });
@@ -146,6 +174,22 @@ pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fin
         Some(order) if differs(&order.fingerprint) => Stands::Other(Earlier::Order(order.id)),
         Some(order) => Stands::Order(order.id),
     })
+}
+
+/// A record of other content stands before what is asked for, unless that is an order that stood before it, see
+/// [`behind_other_content`].
+async fn behind(
+    app: &App,
+    account: AccountId,
+    key: &Key,
+    content: Option<&Fingerprint>,
+    state: &RecordState,
+) -> Result<Stands> {
+    let order = match (state, content) {
+        (RecordState::Processing { .. }, Some(content)) => standing(app, account, key, content).await?,
+        _ => None,
+    };
+    Ok(order.map_or_else(|| Stands::Other(earlier(state)), Stands::Order))
 }
 
 /// Refuses what only the catalogue shows to be invalid (total over the limit, several currencies), before a token is

@@ -18,7 +18,10 @@ async fn about_to_order(scripts: bool) -> (Scene, Browser) {
 async fn a_double_click_makes_one_order() {
     for scripts in [true, false] {
         let (scene, browser) = about_to_order(scripts).await;
+        let hold = scene.hold().await; // else the second click may find the order's page already
         browser.press_quickly(2).await;
+        scene.until_decided("token", "accepted", 1).await;
+        hold.release().await;
         browser.at_order().await;
         browser.sees("25.80 EUR").await;
         assert_eq!(scene.orders().await, 1, "scripts: {scripts}");
@@ -29,7 +32,10 @@ async fn a_double_click_makes_one_order() {
 async fn enter_and_a_click_make_one_order() {
     for scripts in [true, false] {
         let (scene, browser) = about_to_order(scripts).await;
+        let hold = scene.hold().await;
         browser.enter_and_press(&format!("quantity[{TEA}]")).await;
+        scene.until_decided("token", "accepted", 1).await;
+        hold.release().await;
         browser.at_order().await;
         assert_eq!(scene.orders().await, 1, "scripts: {scripts}");
     }

@@ -1,7 +1,6 @@
 //! Layer 2 in PostgreSQL. Only the server's clock judges: `clock_timestamp()`, not `now()`, because a statement that
 //! waited for another's commit must not judge by the time it began.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,32 +29,44 @@ macro_rules! record {
 }
 
 statements! {
-    /// All keys at once, in the order of the index, so that two overlapping batches cannot wait for each other.
-    /// `created_at` is kept on a take-over, and so tells it from a record that is new or begins anew.
+    /// All keys at once: what stands finished is told, everything else is claimed, in the order of the index, so that two
+    /// overlapping batches cannot wait for each other. `created_at` is kept on a take-over, and so tells it from a record that is
+    /// new or begins anew.
     ///
-    /// What stands finished is left out beforehand: a conflict with it would lock its row, which is a write, for each
-    /// replay. It only saves work: a record that is finished in between is met as a conflict after all. It is looked for row
-    /// by row, by a subquery that no planner turns into a join (see the adapter's head).
-    CLAIM = "
-        INSERT INTO idempotency_records AS r
-            (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, expires_at)
-        SELECT account_id, operation, key, fingerprint, 'processing', 1,
-            clock_timestamp() + $5 * interval '1 ms', clock_timestamp() + interval '1 day'
-        FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS new (account_id, operation, key, fingerprint)
-        WHERE NOT coalesce((SELECT true FROM idempotency_records f
-            WHERE f.account_id = new.account_id AND f.operation = new.operation AND f.key = new.key
-                AND f.status = 'done' AND f.expires_at > clock_timestamp() LIMIT 1), false)
-        ORDER BY account_id, operation COLLATE \"C\", key COLLATE \"C\"
-        ON CONFLICT (account_id, operation, key) DO UPDATE SET
-            fingerprint = excluded.fingerprint, status = 'processing', epoch = r.epoch + 1,
-            lease_expires_at = excluded.lease_expires_at, expires_at = excluded.expires_at,
-            created_at = CASE r.status WHEN 'done' THEN now() ELSE r.created_at END, completed_at = NULL,
-            response_status = NULL, response_content_type = NULL, response_location = NULL, response_body = NULL,
-            order_id = CASE r.status WHEN 'done' THEN NULL ELSE r.order_id END
-        WHERE r.status = 'processing' AND r.lease_expires_at <= clock_timestamp()
-                AND r.fingerprint = excluded.fingerprint
-            OR r.status = 'done' AND r.expires_at <= clock_timestamp()
-        RETURNING r.account_id, r.operation, r.key, r.epoch, r.created_at <> now() AS taken_over";
+    /// A conflict with a finished record would lock its row, which is a write, for each replay. Looking first only saves
+    /// that: what is finished in between is met as a conflict after all.
+    CLAIM = concat!("
+        WITH asked AS MATERIALIZED (
+            SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+                WITH ORDINALITY AS asked (account_id, operation, key, content, n)
+        ), finished AS MATERIALIZED (
+            SELECT asked.n, r.* FROM asked
+            CROSS JOIN LATERAL (SELECT ", record!(), " FROM idempotency_records r
+                WHERE r.account_id = asked.account_id AND r.operation = asked.operation AND r.key = asked.key
+                    AND r.status = 'done' AND r.expires_at > clock_timestamp()
+                LIMIT 1) r
+        ), won AS (
+            INSERT INTO idempotency_records AS r
+                (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, expires_at)
+            SELECT account_id, operation, key, content, 'processing', 1,
+                clock_timestamp() + $5 * interval '1 ms', clock_timestamp() + interval '1 day'
+            FROM asked WHERE n NOT IN (SELECT n FROM finished)
+            ORDER BY account_id, operation COLLATE \"C\", key COLLATE \"C\"
+            ON CONFLICT (account_id, operation, key) DO UPDATE SET
+                fingerprint = excluded.fingerprint, status = 'processing', epoch = r.epoch + 1,
+                lease_expires_at = excluded.lease_expires_at, expires_at = excluded.expires_at,
+                created_at = CASE r.status WHEN 'done' THEN now() ELSE r.created_at END, completed_at = NULL,
+                response_status = NULL, response_content_type = NULL, response_location = NULL, response_body = NULL,
+                order_id = CASE r.status WHEN 'done' THEN NULL ELSE r.order_id END
+            WHERE r.status = 'processing' AND r.lease_expires_at <= clock_timestamp()
+                    AND r.fingerprint = excluded.fingerprint
+                OR r.status = 'done' AND r.expires_at <= clock_timestamp()
+            RETURNING r.account_id, r.operation, r.key, r.epoch, r.created_at <> now() AS taken_over
+        )
+        SELECT asked.n, won.epoch AS won, won.taken_over, f.fingerprint, f.epoch, f.status, f.lease_left,
+            f.response_status, f.response_content_type, f.response_location, f.response_body, f.order_id
+        FROM asked LEFT JOIN won USING (account_id, operation, key) LEFT JOIN finished f ON f.n = asked.n
+        WHERE won.epoch IS NOT NULL OR f.n IS NOT NULL");
 
     LOST = concat!("
         SELECT asked.n, r.*
@@ -120,40 +131,37 @@ pub(super) async fn claim(pools: &Pools, requests: &[ClaimRequest], lease: Durat
     results.into_iter().collect::<Option<_>>().ok_or(last)
 }
 
-/// One round: those won, then what the others lost to; `None` for a record that vanished in between.
+/// One round: those won or finished, then what the others lost to; `None` for a record that vanished in between.
 async fn claim_once(
     connection: &mut PgConnection,
     asked: &[&ClaimRequest],
     lease: Duration,
 ) -> std::result::Result<Vec<Option<ClaimResult>>, Stop> {
-    let mut results = win(connection, asked, lease).await?;
+    let mut results = vec![None; asked.len()];
+    let ids: Vec<&RecordId> = asked.iter().map(|request| &request.id).collect();
+    let contents: Vec<String> = asked.iter().map(|request| request.fingerprint.as_str().to_owned()).collect();
+    for row in connection.fetch_all(of_all(CLAIM, &ids).bind(contents).bind(millis(lease))).await? {
+        let place = place(&row, &results)?;
+        results[place] = Some(match column(&row, "won")? {
+            Some(epoch) => ClaimResult::Won { epoch, taken_over: column(&row, "taken_over")? },
+            None => ClaimResult::Lost(standing(&row)?),
+        });
+    }
     let lost: Vec<usize> = (0..asked.len()).filter(|n| results[*n].is_none()).collect();
     if lost.is_empty() {
         return Ok(results);
     }
     let ids: Vec<&RecordId> = lost.iter().map(|n| &asked[*n].id).collect();
     for row in connection.fetch_all(of_all(LOST, &ids)).await? {
-        let n: i64 = column(&row, "n")?; // counted from 1
-        let place = usize::try_from(n - 1).ok().and_then(|n| lost.get(n)).ok_or_else(|| broken("a stray row"))?;
-        results[*place] = Some(ClaimResult::Lost(standing(&row)?));
+        results[lost[place(&row, &lost)?]] = Some(ClaimResult::Lost(standing(&row)?));
     }
     Ok(results)
 }
 
-async fn win(
-    connection: &mut PgConnection,
-    asked: &[&ClaimRequest],
-    lease: Duration,
-) -> std::result::Result<Vec<Option<ClaimResult>>, Stop> {
-    let ids: Vec<&RecordId> = asked.iter().map(|request| &request.id).collect();
-    let contents: Vec<String> = asked.iter().map(|request| request.fingerprint.as_str().to_owned()).collect();
-    let rows = connection.fetch_all(of_all(CLAIM, &ids).bind(contents).bind(millis(lease))).await?;
-    let mut won = HashMap::with_capacity(rows.len());
-    for row in &rows {
-        let id: (Uuid, &str, &str) = (column(row, "account_id")?, column(row, "operation")?, column(row, "key")?);
-        won.insert(id, ClaimResult::Won { epoch: column(row, "epoch")?, taken_over: column(row, "taken_over")? });
-    }
-    Ok(ids.iter().map(|id| won.remove(&(id.account.0, id.operation, id.key.as_str()))).collect())
+/// Which of these a row is about.
+fn place<T>(row: &PgRow, of: &[T]) -> Result<usize> {
+    let n: i64 = column(row, "n")?; // counted from 1
+    usize::try_from(n - 1).ok().filter(|n| *n < of.len()).ok_or_else(|| broken("a stray row"))
 }
 
 /// A statement whose first three parameters are the ids as arrays.

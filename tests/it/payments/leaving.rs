@@ -1,33 +1,36 @@
 //! Those who leave before their answer comes (D1): a buyer, an operator, the provider. What they asked for is done.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use serde_json::json;
-use tokio::task::JoinSet;
+use serde_json::{Value, json};
 
 use super::{BAD, PATIENT, Shop, becomes, cups, cups_with, is, now, paid};
 use crate::harness::Sql;
-use crate::harness::client::want;
+use crate::harness::client::{Client, want};
 use crate::harness::site::eventually;
+use crate::harness::till::Callback;
 
 impl Shop {
-    /// Waits until so many wait for what the test holds.
-    async fn waits_in_line(&self, many: i64) {
+    /// Waits until somebody waits for what the test holds.
+    async fn somebody_waits_in_line(&self) {
         if let Sql::Sqlite(_) = self.site.under.sql {
-            // Nothing shows: they all wait for the file's lock.
+            // Nothing shows: it waits for the file's lock.
             return tokio::time::sleep(Duration::from_millis(300)).await;
         }
         let waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        eventually("they wait", async || self.count(waiting).await >= many).await;
+        eventually("somebody waits", async || self.count(waiting).await > 0).await;
     }
 
-    /// A payment that only the callback in the bag tells of.
-    async fn an_order_that_waits_for_its_callback(&self, at: std::net::SocketAddr) -> String {
+    /// A payment that only a callback tells of, and that callback.
+    async fn an_order_that_waits_for_its_callback(&self, at: SocketAddr) -> (String, Callback) {
         self.till.courier.hold();
         assert!(self.site.client("anna").await.order(at, "lost", &cups(1)).await.is_unavailable());
-        eventually("the callback was sent", async || !self.till.courier.bag().is_empty()).await;
-        self.till.courier.bag()[0].object()["metadata"]["order_id"].as_str().unwrap().to_owned()
+        let told = || self.till.courier.of_kind("payment_intent.succeeded");
+        eventually("the callback was sent", async || !told().is_empty()).await;
+        let callback = told().remove(0);
+        (callback.object()["metadata"]["order_id"].as_str().unwrap().to_owned(), callback)
     }
 }
 
@@ -39,27 +42,29 @@ async fn what_was_wished_of_an_order_and_told_of_it_is_done_although_everybody_h
     let [cancelled, shipped] = ["c", "s"].map(async |key| paid(&anna, at, key, &want(&[("CUP", 1)])).await);
     let (cancelled, shipped) = (cancelled.await, shipped.await);
     let declined = anna.order(at, "d", &cups_with(1, BAD)).await.order().unwrap();
-    let told = shop.an_order_that_waits_for_its_callback(at).await;
-    let callback = shop.till.courier.bag().remove(0);
+    let (told, callback) = shop.an_order_that_waits_for_its_callback(at).await;
 
-    let held = shop.site.under.sql.keep_open("UPDATE orders SET note = note").await;
-    let mut leaving = JoinSet::new();
-    for (order, what, body) in [
-        (&cancelled, "cancel", None),
-        (&declined, "pay", Some(json!({"payment": "balance"}))),
-        (&shipped, "ship", None),
-    ] {
-        let (client, path) =
-            (if what == "ship" { &operator } else { &anna }.clone(), format!("/api/orders/{order}/{what}"));
-        leaving.spawn(async move { drop(client.try_post(at, &path, Some("w"), body.as_ref()).await) });
+    let wish = |client: &Client, order: &str, what: &str, body: Option<Value>| {
+        let (client, path) = (client.clone(), format!("/api/orders/{order}/{what}"));
+        tokio::spawn(async move { drop(client.try_post(at, &path, Some(&path), body.as_ref()).await) })
+    };
+    for what in ["cancel", "ship", "pay", "callback"] {
+        let held = shop.site.under.sql.keep_open("UPDATE orders SET note = note").await;
+        let leaving = match what {
+            "cancel" => wish(&anna, &cancelled, what, None),
+            "ship" => wish(&operator, &shipped, what, None),
+            "pay" => wish(&anna, &declined, what, Some(json!({"payment": "balance"}))),
+            _ => {
+                let callback = callback.clone();
+                tokio::spawn(async move { drop(callback.try_deliver(at).await) })
+            }
+        };
+        shop.somebody_waits_in_line().await;
+        leaving.abort();
+        // Time to notice who has gone.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        held.commit().await;
     }
-    leaving.spawn(async move { drop(callback.try_deliver(at).await) });
-    shop.waits_in_line(4).await;
-    leaving.shutdown().await;
-    // Time to notice that they have gone.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    held.commit().await;
-
     becomes(&anna, at, &cancelled, "cancelled", "refunded").await;
     becomes(&anna, at, &shipped, "shipped", "captured").await;
     becomes(&anna, at, &declined, "paid", "captured").await;
@@ -77,7 +82,7 @@ async fn a_stop_finishes_what_was_wished_although_everybody_has_left() {
     let held = shop.site.under.sql.keep_open("UPDATE orders SET note = note").await;
     let (at, path) = (service.main, format!("/api/orders/{order}/ship"));
     let leaving = tokio::spawn(async move { operator.try_post(at, &path, None, None).await });
-    shop.waits_in_line(1).await;
+    shop.somebody_waits_in_line().await;
     leaving.abort();
     service.signal(Signal::SIGTERM);
     service.wait_for("stopping").await;
@@ -95,12 +100,11 @@ async fn a_stop_finishes_what_was_wished_although_everybody_has_left() {
 async fn a_callback_whose_process_is_killed_half_way_is_applied_when_it_comes_again() {
     let shop = Shop::open(&["--lose-answer", "1"], PATIENT).await;
     let (service, anna) = (shop.start().await, shop.site.client("anna").await);
-    let order = shop.an_order_that_waits_for_its_callback(service.main).await;
-    let callback = shop.till.courier.bag().remove(0);
+    let (order, callback) = shop.an_order_that_waits_for_its_callback(service.main).await;
     let held = shop.site.under.sql.keep_open("UPDATE orders SET note = note").await;
     let (at, first) = (service.main, callback.clone());
     let told = tokio::spawn(async move { first.try_deliver(at).await });
-    shop.waits_in_line(1).await;
+    shop.somebody_waits_in_line().await;
     service.signal(Signal::SIGKILL);
     assert_eq!(service.end().await.0, None, "it was killed");
     assert!(told.await.unwrap().is_err());

@@ -164,6 +164,31 @@ async fn without_its_record_a_key_still_names_its_order_alone_and_twenty_at_once
     site.holds().await;
 }
 
+/// The record is gone, and a request with other content has claimed its key and died: the order stands all the same, and is
+/// what its own content is answered with.
+#[tokio::test]
+async fn a_claim_of_other_content_does_not_hide_the_order_that_stands_under_its_key() {
+    let site = Site::open(&[]).await;
+    let (service, client, buyer) = (site.start().await, site.client("a").await, site.buyer());
+    let first = client.order(service.main, "k", &want(&[("TEA", 2)])).await;
+    let pair = buyer.form(service.main).await;
+    let form = buyer.submit(service.main, &pair, "TEA", 2).await;
+    let sql = &site.under.sql;
+    let lives = sql.moment(60);
+    sql.run(&format!(
+        "UPDATE idempotency_records SET status = 'processing', fingerprint = 'of other content', lease_expires_at = {lives},
+            response_status = NULL, response_body = NULL, order_id = NULL, completed_at = NULL"
+    ))
+    .await;
+    let again = client.order(service.main, "k", &want(&[("TEA", 2)])).await;
+    assert!((again.status, again.order(), again.replayed()) == (201, first.order(), true), "{again:?}");
+    assert_eq!(client.order(service.main, "k", &want(&[("TEA", 3)])).await.problem(), "idempotency-key-reused");
+    let again = buyer.submit(service.main, &pair, "TEA", 2).await;
+    assert_eq!((again.status, again.order()), (303, form.order()), "{}", again.text());
+    assert_eq!(buyer.submit(service.main, &pair, "TEA", 3).await.status, 409);
+    assert_eq!(site.orders().await, 2);
+}
+
 /// Neither account learns of the other (C11).
 #[tokio::test]
 async fn the_same_key_of_two_accounts_is_two_intents() {

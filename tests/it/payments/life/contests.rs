@@ -103,7 +103,8 @@ async fn of_cancelling_and_paying_at_once_the_order_is_cancelled_and_what_was_ta
     let second = cast.shop.site.start().await;
     Race::run(&cast, &second, |race, round| async move {
         let Race { anna, at: [one, other], .. } = race;
-        let order = anna.order(one, &format!("k{round}"), &tea(Some(BAD))).await.order().unwrap();
+        let placed = anna.order(one, &format!("k{round}"), &tea(Some(BAD))).await;
+        let order = placed.order().unwrap_or_else(|| panic!("no order: {placed:?}"));
         let how = json!({"payment": if round % 3 == 0 { "balance" } else { "card" }});
         let (c, p) = (format!("c{round}"), format!("p{round}"));
         let (cancel, pay) =
