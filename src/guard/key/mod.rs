@@ -5,7 +5,7 @@
 //! under which results are written; work done under an older epoch hits no row (fencing as in Kleppmann, "How to do
 //! distributed locking", 2016). The key's meaning follows draft-ietf-httpapi-idempotency-key-header.
 //!
-//! What is replayed all the time is given from memory for a moment ([`recent`]); everything else is the table's to say.
+//! What is replayed all the time is given from memory for a moment (`recent`); everything else is the table's to say.
 //!
 //! Nothing here knows what the work is: a claim is taken, the work is done by whoever holds it, and then completed
 //! or released.
