@@ -260,7 +260,10 @@ impl Settling {
                     unique::count(&decision, leaked, &claimed.won.fence.id);
                     claimed.ticket.answer(outcome_of(decision, answer));
                 }
-                Settled::Unpaid(order) => self.charge(claimed, order),
+                Settled::Unpaid(order) => {
+                    unique::count_unpaid(order == claimed.ticket.asked.id, &claimed.won.fence.id);
+                    self.charge(claimed, order);
+                }
                 Settled::Fenced => self.overtaken(claimed.ticket),
             }
         }

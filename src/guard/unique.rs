@@ -24,6 +24,11 @@ pub fn count(decision: &Decision, leaked: bool, claim: &RecordId) {
     super::count(decided, || claim.into());
 }
 
+/// Counts what they had to say about an order whose payment is still under way: `new` or standing.
+pub fn count_unpaid(new: bool, claim: &RecordId) {
+    super::count(if new { Decided::Inserted } else { Decided::KeyExists }, || claim.into());
+}
+
 fn warn_if(leaked: bool, order: OrderId) {
     if leaked {
         tracing::warn!(%order, "the constraint stopped a repeat whose idempotency record should still have been there");

@@ -17,6 +17,7 @@ async fn a_card_order_is_charged_once_and_its_repeat_is_answered_the_same() {
     let again = anna.order(service.main, "k", &cups_with(2, "pm_card_visa")).await;
     assert!(again.same_as(&first) && again.replayed() && !first.replayed());
     assert_eq!(anna.order(service.main, "k", &cups(2)).await.problem(), "idempotency-key-reused");
+    assert_eq!(service.counted("constraint", "inserted").await, 1, "an order by card is an order");
 
     let (log, order) = (shop.till.log().await, first.order().unwrap());
     assert_eq!(log.len(), 1, "{log:?}");

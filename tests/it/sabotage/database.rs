@@ -59,7 +59,9 @@ async fn an_order_that_meets_no_database_is_503_and_placed_by_the_same_key_once_
 /// Connections cut in the middle of everything, then a second without any, under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_are_cut_under_load_cost_a_503_at_most_and_no_restart() {
-    let Some(site) = Site::on_postgres(&[("ONCEGATE_LEASE", "3s")]).await else { return };
+    // Enough for a fast machine, which places more than a thousand orders meanwhile.
+    let settings = [("ONCEGATE_LEASE", "3s"), ("ONCEGATE_OPENING_BALANCE", "100000000")];
+    let Some(site) = Site::on_postgres(&settings).await else { return };
     let (proxy, url) = site.database_proxy().await;
     let service = site.start_with(&[("DATABASE_URL", &url)]).await;
     let client = site.client("a").await;
