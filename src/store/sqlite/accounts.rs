@@ -1,5 +1,8 @@
 //! Accounts: who orders, what they have, what they were granted.
 
+use sqlx::types::Json;
+use uuid::Uuid;
+
 use super::row::{get, time, uuid};
 use super::{Commit, Result, Sqlite, StoreError, Tx, fault};
 use crate::order::Order;
@@ -45,27 +48,25 @@ pub(super) async fn open(store: &Sqlite, subject: &Subject, opening: Cents) -> R
     Ok(id)
 }
 
-pub(super) async fn balance(store: &Sqlite, account: AccountId) -> Result<Cents> {
-    balance_of(&store.readers, account).await
-}
-
 /// An account is never deleted, so one that is missing is a bug.
-pub(super) async fn balance_of(db: impl sqlx::SqliteExecutor<'_>, account: AccountId) -> Result<Cents> {
+pub(super) async fn balance(store: &Sqlite, account: AccountId) -> Result<Cents> {
     sqlx::query_scalar("SELECT balance FROM accounts WHERE id = $1")
         .bind(account.0.hyphenated())
-        .fetch_optional(db)
+        .fetch_optional(&store.readers)
         .await
         .map_err(fault)?
-        .ok_or_else(|| StoreError::Broken(format!("there is no account {account}")))
+        .ok_or_else(|| missing(account))
 }
 
-pub(super) async fn write_balance(tx: &mut Tx, account: AccountId, balance: Cents) -> Result<()> {
-    sqlx::query("UPDATE accounts SET balance = $2 WHERE id = $1")
-        .bind(account.0.hyphenated())
-        .bind(balance)
-        .execute(&mut **tx)
-        .await
-        .map_err(fault)?;
+pub(super) fn missing(account: AccountId) -> StoreError {
+    StoreError::Broken(format!("there is no account {account}"))
+}
+
+pub(super) const WRITE_BALANCES: &str = "
+    UPDATE accounts AS a SET balance = new.value ->> 1 FROM json_each($1) AS new WHERE a.id = new.value ->> 0";
+
+pub(super) async fn write_balances(tx: &mut Tx, balances: &[(Uuid, Cents)]) -> Result<()> {
+    sqlx::query(WRITE_BALANCES).bind(Json(balances)).execute(&mut **tx).await.map_err(fault)?;
     Ok(())
 }
 
@@ -77,18 +78,21 @@ pub(super) enum Kind {
 }
 
 /// Once per order and kind: a second one is refused by the index.
-pub(super) async fn insert_entry(tx: &mut Tx, order: &Order, kind: Kind, amount: Cents, now: i64) -> Result<()> {
+pub(super) async fn insert_entries(tx: &mut Tx, entries: &[(&Order, Cents)], kind: Kind, now: i64) -> Result<()> {
     let kind = match kind {
         Kind::Charge => "charge",
         Kind::Refund => "refund",
     };
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = entries.iter().map(|(order, amount)| (order.account.0, order.id.0, *amount)).collect();
     sqlx::query(
-        "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at) VALUES ($1, $2, $3, $4, $5)",
+        "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
+         SELECT new.value ->> 0, new.value ->> 1, $2, new.value ->> 2, $3 FROM json_each($1) AS new",
     )
-    .bind(order.account.0.hyphenated())
-    .bind(order.id.0.hyphenated())
+    .bind(Json(rows))
     .bind(kind)
-    .bind(amount)
     .bind(now)
     .execute(&mut **tx)
     .await

@@ -1,6 +1,7 @@
 //! The catalogue: what can be bought, and how much of it is left.
 
 use sqlx::sqlite::SqliteRow;
+use sqlx::types::Json;
 
 use super::row::{get, parsed};
 use super::{Commit, Result, Sqlite, Tx, fault};
@@ -15,16 +16,6 @@ pub(super) async fn all(store: &Sqlite) -> Result<Vec<Product>> {
         .iter()
         .map(product)
         .collect()
-}
-
-pub(super) async fn one(tx: &mut Tx, sku: &Sku) -> Result<Option<Product>> {
-    sqlx::query("SELECT sku, name, unit_price, currency, stock FROM products WHERE sku = $1")
-        .bind(sku.as_str())
-        .fetch_optional(&mut **tx)
-        .await
-        .map_err(fault)?
-        .map(|row| product(&row))
-        .transpose()
 }
 
 fn product(row: &SqliteRow) -> Result<Product> {
@@ -68,7 +59,7 @@ async fn write_all(store: &Sqlite, sql: &'static str, rows: &[Product]) -> Resul
 
 pub(super) async fn set_stock(store: &Sqlite, sku: &Sku, stock: i64) -> Result<bool> {
     let mut tx = store.begin(Commit::Durable).await?;
-    let known = write_stock(&mut tx, sku, stock).await?;
+    let known = write_stock(&mut tx, &[(sku.as_str(), stock)]).await? == 1;
     tx.commit().await.map_err(fault)?;
     Ok(known)
 }
@@ -84,13 +75,11 @@ pub(super) async fn add_stock(tx: &mut Tx, sku: &Sku, quantity: Quantity) -> Res
     Ok(())
 }
 
-/// `false`: there is no such product.
-pub(super) async fn write_stock(tx: &mut Tx, sku: &Sku, stock: i64) -> Result<bool> {
-    let written = sqlx::query("UPDATE products SET stock = $2 WHERE sku = $1")
-        .bind(sku.as_str())
-        .bind(stock)
-        .execute(&mut **tx)
-        .await
-        .map_err(fault)?;
-    Ok(written.rows_affected() == 1)
+pub(super) const WRITE_STOCK: &str = "
+    UPDATE products AS p SET stock = rest.value ->> 1 FROM json_each($1) AS rest WHERE p.sku = rest.value ->> 0";
+
+/// Writes what is left of products, and tells how many of them there are.
+pub(super) async fn write_stock(tx: &mut Tx, left: &[(&str, i64)]) -> Result<u64> {
+    let written = sqlx::query(WRITE_STOCK).bind(Json(left)).execute(&mut **tx).await.map_err(fault)?;
+    Ok(written.rows_affected())
 }

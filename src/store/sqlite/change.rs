@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::accounts::{self, Kind};
 use super::row::span;
-use super::{Commit, Result, Sqlite, StoreError, Tx, catalogue, clock, fault, orders, outbox, payments, records};
+use super::{Commit, Result, Sqlite, StoreError, Tx, catalogue, clock, fault, fences, orders, outbox, payments};
 use crate::order::life::{Life, Verdict, Writes};
 use crate::store::{Change, ChangeRules, Changed, Conclusion};
 
@@ -49,7 +49,7 @@ async fn within(tx: &mut Tx, change: &Change, rules: &ChangeRules, now: i64) -> 
     let mut conclusion = Conclusion::Keep;
     if let Some(fence) = &change.claim {
         conclusion = (rules.conclude)(verdict, &change.happening, &life);
-        if !records::conclude(tx, fence, &conclusion, now, rules.key_ttl).await? {
+        if !fences::conclude(tx, fence, &conclusion, now, rules.key_ttl).await? {
             return Ok((Changed::Fenced, false));
         }
     }
@@ -78,11 +78,11 @@ impl Writing<'_> {
         }
         if writes.entry != 0 {
             let (order, kind) = (&self.after.order, if writes.entry < 0 { Kind::Charge } else { Kind::Refund });
-            accounts::write_balance(self.tx, order.account, self.after.balance).await?;
-            accounts::insert_entry(self.tx, order, kind, writes.entry, self.now).await?;
+            accounts::write_balances(self.tx, &[(order.account.0, self.after.balance)]).await?;
+            accounts::insert_entries(self.tx, &[(order, writes.entry)], kind, self.now).await?;
         }
         if writes.became_paid {
-            outbox::tell_paid(self.tx, &self.after.order, self.now).await?;
+            outbox::tell_paid(self.tx, &[&self.after.order], self.now).await?;
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Writing<'_> {
             self.expect(held)?;
         }
         match &writes.new_attempt {
-            Some(attempt) => payments::insert(self.tx, id, attempt, now, first_check).await,
+            Some(attempt) => payments::insert(self.tx, &[(id, attempt)], now, first_check).await,
             None => Ok(()),
         }
     }

@@ -23,8 +23,6 @@ const WAL_PAGES: &str = "2000";
 const WAL_LIMIT: &str = "33554432";
 /// Page cache of the writer, in KiB (negative is how SQLite spells that): the hot end of every index.
 const WRITER_CACHE: &str = "-16384";
-/// Rows that `PRAGMA optimize` looks at per index, so that closing takes no time on a large file.
-const ANALYSIS_LIMIT: u32 = 400;
 
 /// How patient and how wide the store is.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +76,8 @@ impl Sqlite {
 /// moment and does not wait for it, so processes that start at once would fail each other: tried again until `wait`
 /// is over.
 async fn open_writer(path: &Path, file: &SqliteConnectOptions, wait: Duration) -> Result<SqlitePool> {
-    let file = file
-        .clone()
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .pragma("cache_size", WRITER_CACHE)
-        .optimize_on_close(true, ANALYSIS_LIMIT);
+    let file =
+        file.clone().create_if_missing(true).journal_mode(SqliteJournalMode::Wal).pragma("cache_size", WRITER_CACHE);
     let deadline = Instant::now() + wait;
     loop {
         match writer_pool(wait).connect_with(file.clone()).await {

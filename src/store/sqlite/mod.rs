@@ -4,8 +4,13 @@
 //! queue for in fairness (ten that poll for the lock have a tail of a second), and a few readers beside it, which WAL
 //! lets go on meanwhile. Other processes may hold the same file: then the writer waits for the file's own lock.
 //!
+//! A batch travels as a JSON array (`json_each`): a fixed number of statements however many orders, because each is a
+//! message to the driver's thread and back. A row of such an array leads, by `CROSS JOIN` or an `UPDATE … FROM`, to the
+//! rows of a table by their index. No statistics are gathered (`ANALYZE`, `PRAGMA optimize`): without them SQLite takes
+//! every table for a large one; with those of a young shop it would read whole tables for ever after.
+//!
 //! Every write is one `BEGIN IMMEDIATE` transaction. The lock is there from its first read on, so what it has read
-//! stays true until it commits: claims, fences and constraints are looked at row by row, in plain statements. And a
+//! stays true until it commits: claims, fences and constraints are looked at in plain statements. And a
 //! future that is dropped half-way (a client that left) rolls back: nothing here writes outside a transaction,
 //! where a statement would outlive its future.
 //!
@@ -17,6 +22,8 @@ mod catalogue;
 mod change;
 mod connect;
 mod fault;
+mod fences;
+mod grants;
 mod orders;
 mod outbox;
 mod payments;
@@ -25,6 +32,7 @@ mod records;
 mod row;
 mod sessions;
 mod settle;
+mod shop;
 mod stories;
 mod sweep;
 #[cfg(test)]
@@ -139,11 +147,11 @@ impl Store for Sqlite {
     }
 
     async fn complete(&self, fence: &Fence, answer: &Answer, key_ttl: Duration) -> Result<bool> {
-        records::complete(self, fence, answer, key_ttl).await
+        fences::complete(self, fence, answer, key_ttl).await
     }
 
     async fn release(&self, fences: &[Fence]) -> Result<()> {
-        records::release(self, fences).await
+        fences::release(self, fences).await
     }
 
     async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>> {
@@ -207,7 +215,7 @@ impl Store for Sqlite {
     }
 
     async fn grant_coupons(&self, consumer: &str, campaign: &str, grants: &[Grant]) -> Result<Vec<Granted>> {
-        outbox::grant(self, consumer, campaign, grants).await
+        grants::grant(self, consumer, campaign, grants).await
     }
 
     async fn sweep(&self, what: Sweep, limit: u32) -> Result<u64> {

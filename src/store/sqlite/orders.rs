@@ -5,9 +5,8 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteRow;
 use sqlx::types::Json;
 
-use super::row::{damaged, from_millis, get, parsed, parsed_or_null, span, time, uuid};
-use super::{Result, Sqlite, Tx, fault, now};
-use crate::order::decide::{Asked, Standing};
+use super::row::{damaged, get, parsed, parsed_or_null, span, time, uuid};
+use super::{Result, Sqlite, fault, now};
 use crate::order::life::{Attempt, Life};
 use crate::order::values::{
     AccountId, Currency, Fingerprint, Key, Note, OrderId, PaymentToken, Quantity, Reference, Sku,
@@ -69,17 +68,6 @@ pub(super) const OVERDUE: &str = concat!(
          WHERE p.order_id = o.id AND p.status IN ('started', 'unknown', 'processing'))
      ORDER BY o.created_at LIMIT $2"
 );
-
-/// Three questions, so that each has its index whatever SQLite thinks of an OR.
-pub(super) const STANDING: &str = "
-    SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-    FROM orders WHERE account_id = $1 AND idempotency_key = $2
-    UNION ALL
-    SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-    FROM orders WHERE account_id = $1 AND reference = $3
-    UNION ALL
-    SELECT id, account_id, idempotency_key, reference, fingerprint, created_at
-    FROM orders WHERE account_id = $1 AND created_at > $4 AND fingerprint = $5 AND status <> 'cancelled'";
 
 pub(super) async fn load(db: impl sqlx::SqliteExecutor<'_>, account: AccountId, id: OrderId) -> Result<Option<Order>> {
     sqlx::query(BY_ID)
@@ -184,32 +172,4 @@ fn attempt((number, method, provider_key, provider_id, token, amount, status, ag
     };
     let (method, status) = (Method::parse(&method)?, PaymentStatus::parse(&status)?);
     Some(Attempt { number, method, provider_key, provider_id, token, amount, status, age: Duration::from_millis(age) })
-}
-
-/// The orders of this account that bear on what is asked: same key, same reference, or same content recently enough
-/// for the repeat notice.
-pub(super) async fn standing(tx: &mut Tx, asked: &Asked, now: i64) -> Result<Vec<Standing>> {
-    let notice =
-        asked.repeat_notice.map_or(0, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
-    sqlx::query(STANDING)
-        .bind(asked.account.0.hyphenated())
-        .bind(asked.key.as_str())
-        .bind(asked.request.reference.as_ref().map(Reference::as_str))
-        .bind(now.saturating_sub(notice))
-        .bind(asked.fingerprint.as_str())
-        .fetch_all(&mut **tx)
-        .await
-        .map_err(fault)?
-        .iter()
-        .map(|row| {
-            Ok(Standing {
-                id: OrderId(uuid(row, "id")?),
-                account: AccountId(uuid(row, "account_id")?),
-                key: parsed(row, "idempotency_key", Key::parse)?,
-                reference: parsed_or_null(row, "reference", Reference::parse)?,
-                fingerprint: Fingerprint::stored(get(row, "fingerprint")?),
-                created_at: from_millis(get(row, "created_at")?).ok_or_else(|| damaged("created_at"))?,
-            })
-        })
-        .collect()
 }

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+use sqlx::types::Json;
+use uuid::Uuid;
+
 use super::row::{get, span, uuid};
 use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
 use crate::order::PaymentStatus;
@@ -25,23 +29,49 @@ const ANY_DUE: &str = concat!(
 
 pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_id = $1 LIMIT 1";
 
-/// Writes a new attempt, to be looked at after `first_check` milliseconds if it is then still in doubt; a refund at once.
-pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: i64, first_check: i64) -> Result<()> {
+/// An attempt as the statement takes it.
+#[derive(Serialize)]
+struct NewAttempt<'a> {
+    order: Uuid,
+    number: i32,
+    method: &'static str,
+    provider_key: Option<&'a str>,
+    provider_id: Option<&'a str>,
+    token: Option<&'a str>,
+    amount: i64,
+    status: &'static str,
+}
+
+impl<'a> NewAttempt<'a> {
+    fn of(order: OrderId, attempt: &'a Attempt) -> Self {
+        Self {
+            order: order.0,
+            number: attempt.number,
+            method: attempt.method.as_str(),
+            provider_key: attempt.provider_key.as_deref(),
+            provider_id: attempt.provider_id.as_deref(),
+            token: attempt.token.as_ref().map(|token| token.as_str()),
+            amount: attempt.amount,
+            status: attempt.status.as_str(),
+        }
+    }
+}
+
+/// Writes new attempts, to be looked at after `first_check` milliseconds if they are then still in doubt; a refund at
+/// once.
+pub(super) async fn insert(tx: &mut Tx, attempts: &[(OrderId, &Attempt)], now: i64, first_check: i64) -> Result<()> {
+    let rows: Vec<_> = attempts.iter().map(|(order, attempt)| NewAttempt::of(*order, attempt)).collect();
     sqlx::query(
         "INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status, created_at,
                                updated_at, next_check_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)",
+         SELECT new.value ->> 'order', new.value ->> 'number', new.value ->> 'method', new.value ->> 'provider_key',
+                new.value ->> 'provider_id', new.value ->> 'token', new.value ->> 'amount', new.value ->> 'status',
+                $2, $2, iif(new.value ->> 'status' = 'refund_due', $2, $2 + $3)
+         FROM json_each($1) AS new",
     )
-    .bind(order.0.hyphenated())
-    .bind(attempt.number)
-    .bind(attempt.method.as_str())
-    .bind(attempt.provider_key.as_deref())
-    .bind(attempt.provider_id.as_deref())
-    .bind(attempt.token.as_ref().map(|token| token.as_str()))
-    .bind(attempt.amount)
-    .bind(attempt.status.as_str())
+    .bind(Json(rows))
     .bind(now)
-    .bind(if attempt.status == PaymentStatus::RefundDue { now } else { now + first_check })
+    .bind(first_check)
     .execute(&mut **tx)
     .await
     .map_err(fault)?;

@@ -1,28 +1,49 @@
-//! Layer 2's records: claim, look, complete, release.
+//! Layer 2's records: claiming them, and looking at them. What the holder of a claim does is in [`super::fences`].
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
+use sqlx::types::Json;
+use uuid::Uuid;
 
 use super::row::{damaged, get, parsed, span, uuid};
-use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
+use super::{Commit, Result, Sqlite, StoreError, Tx, clock, fault, now};
 use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
-use crate::store::{Answer, ClaimRequest, ClaimResult, Conclusion, Fence, Record, RecordId, RecordState};
+use crate::store::{Answer, ClaimRequest, ClaimResult, Record, RecordId, RecordState};
 
 /// How long an unfinished record is kept at least; completion sets the real time. A day, as operators look at what
 /// was left unfinished on the next morning.
 const UNFINISHED_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// `$4` is the "now" of a transaction, which judges all its rows by one reading; null: the moment of this statement.
+/// `$2` is the "now" of a transaction, which judges all its rows by one reading; null: the moment of this statement.
 pub(super) const READ: &str = concat!(
-    "SELECT fingerprint, epoch, status, lease_expires_at - now AS lease_left, expires_at <= now AS expired,
-            response_status, response_content_type, response_location, response_body, order_id
-     FROM idempotency_records, (SELECT coalesce($4, ",
+    "SELECT asked.key AS place, r.fingerprint, r.epoch, r.status, r.lease_expires_at - clock.now AS lease_left,
+            r.expires_at <= clock.now AS expired, r.response_status, r.response_content_type, r.response_location,
+            r.response_body, r.order_id
+     FROM (SELECT coalesce($2, ",
     now!(),
-    ") AS now) AS clock
-     WHERE account_id = $1 AND operation = $2 AND key = $3"
+    ") AS now) AS clock CROSS JOIN json_each($1) AS asked CROSS JOIN idempotency_records AS r
+     WHERE r.account_id = asked.value ->> 'account' AND r.operation = asked.value ->> 'operation'
+        AND r.key = asked.value ->> 'key'"
 );
+
+/// A record's id as the statements take it, and the content it is claimed for.
+#[derive(Serialize)]
+struct Asked<'a> {
+    account: Uuid,
+    operation: &'a str,
+    key: &'a str,
+    content: Option<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(id: &'a RecordId, content: Option<&'a Fingerprint>) -> Self {
+        let content = content.map(Fingerprint::as_str);
+        Self { account: id.account.0, operation: id.operation, key: id.key.as_str(), content }
+    }
+}
 
 /// A record as it is in the table, which may be one that no longer stands.
 struct Kept {
@@ -42,42 +63,52 @@ impl Kept {
     }
 }
 
+/// The write lock is held, so what is not there when it is looked for is not there when it is inserted.
 pub(super) async fn claim(store: &Sqlite, requests: &[ClaimRequest], lease: Duration) -> Result<Vec<ClaimResult>> {
     if requests.is_empty() {
         return Ok(Vec::new());
     }
     let mut tx = store.begin(Commit::Quick).await?;
     let now = clock(&mut tx).await?;
+    let ids: Vec<&RecordId> = requests.iter().map(|request| &request.id).collect();
+    let kept = read_kept(&mut *tx, &ids, Some(now)).await?;
+    let new = requests.iter().zip(&kept).filter(|(_, kept)| kept.is_none()).map(|(request, _)| request);
+    insert(&mut tx, &new.collect::<Vec<_>>(), span(lease), now).await?;
     let mut results = Vec::with_capacity(requests.len());
-    for request in requests {
-        results.push(claim_one(&mut tx, request, span(lease), now).await?);
+    for (request, kept) in requests.iter().zip(kept) {
+        results.push(match kept {
+            Some(kept) => claim_kept(&mut tx, request, kept, span(lease), now).await?,
+            None => ClaimResult::Won { epoch: 1, taken_over: false },
+        });
     }
     tx.commit().await.map_err(fault)?;
     Ok(results)
 }
 
-/// The write lock is held, so what is read here is still so when it is written.
-async fn claim_one(tx: &mut Tx, request: &ClaimRequest, lease: i64, now: i64) -> Result<ClaimResult> {
-    let inserted = sqlx::query(
+async fn insert(tx: &mut Tx, new: &[&ClaimRequest], lease: i64, now: i64) -> Result<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = new.iter().map(|request| Asked::of(&request.id, Some(&request.fingerprint))).collect();
+    sqlx::query(
         "INSERT INTO idempotency_records
              (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, 'processing', 1, $5, $6, $7)
-         ON CONFLICT (account_id, operation, key) DO NOTHING",
+         SELECT new.value ->> 'account', new.value ->> 'operation', new.value ->> 'key', new.value ->> 'content',
+                'processing', 1, $2, $3, $4
+         FROM json_each($1) AS new",
     )
-    .bind(request.id.account.0.hyphenated())
-    .bind(request.id.operation)
-    .bind(request.id.key.as_str())
-    .bind(request.fingerprint.as_str())
+    .bind(Json(rows))
     .bind(now + lease)
     .bind(now)
     .bind(now + UNFINISHED_KEPT_MS)
     .execute(&mut **tx)
     .await
     .map_err(fault)?;
-    if inserted.rows_affected() == 1 {
-        return Ok(ClaimResult::Won { epoch: 1, taken_over: false });
-    }
-    let kept = read_kept(&mut **tx, &request.id, Some(now)).await?.ok_or_else(|| damaged("key"))?;
+    Ok(())
+}
+
+/// A key that is not new is lost, or taken over: rare, so one by one.
+async fn claim_kept(tx: &mut Tx, request: &ClaimRequest, kept: Kept, lease: i64, now: i64) -> Result<ClaimResult> {
     let taken_over = kept.can_be_taken_over(&request.fingerprint);
     if !taken_over && !kept.is_over() {
         return Ok(ClaimResult::Lost(kept.record));
@@ -112,21 +143,24 @@ async fn claim_again(tx: &mut Tx, request: &ClaimRequest, epoch: i64, lease: i64
 }
 
 pub(super) async fn read(store: &Sqlite, id: &RecordId) -> Result<Option<Record>> {
-    let kept = read_kept(&store.readers, id, None).await?;
+    let kept = read_kept(&store.readers, &[id], None).await?.into_iter().flatten().next();
     Ok(kept.filter(|kept| !kept.is_over()).map(|kept| kept.record))
 }
 
-async fn read_kept(db: impl sqlx::SqliteExecutor<'_>, id: &RecordId, now: Option<i64>) -> Result<Option<Kept>> {
-    sqlx::query(READ)
-        .bind(id.account.0.hyphenated())
-        .bind(id.operation)
-        .bind(id.key.as_str())
-        .bind(now)
-        .fetch_optional(db)
-        .await
-        .map_err(fault)?
-        .map(|row| kept(&row))
-        .transpose()
+/// The records of these ids, in their order.
+async fn read_kept(
+    db: impl sqlx::SqliteExecutor<'_>,
+    ids: &[&RecordId],
+    now: Option<i64>,
+) -> Result<Vec<Option<Kept>>> {
+    let asked: Vec<_> = ids.iter().map(|id| Asked::of(id, None)).collect();
+    let rows = sqlx::query(READ).bind(Json(asked)).bind(now).fetch_all(db).await.map_err(fault)?;
+    let mut all: Vec<Option<Kept>> = ids.iter().map(|_| None).collect();
+    for row in &rows {
+        let place = usize::try_from(get::<i64>(row, "place")?).ok().and_then(|place| all.get_mut(place));
+        *place.ok_or_else(|| StoreError::Broken("a record that was not asked for".into()))? = Some(kept(row)?);
+    }
+    Ok(all)
 }
 
 fn kept(row: &SqliteRow) -> Result<Kept> {
@@ -152,137 +186,6 @@ fn answer(row: &SqliteRow) -> Result<Answer> {
         body: Bytes::from(get::<Vec<u8>>(row, "response_body")?),
         order: order.map(OrderId),
     })
-}
-
-pub(super) async fn complete(store: &Sqlite, fence: &Fence, answer: &Answer, key_ttl: Duration) -> Result<bool> {
-    let mut tx = store.begin(Commit::Durable).await?;
-    let now = clock(&mut tx).await?;
-    let held = store_answer(&mut tx, fence, None, answer, now, key_ttl).await?;
-    tx.commit().await.map_err(fault)?;
-    Ok(held)
-}
-
-/// Writes the answer under the fence; `false`: it does not hold. With `content` the record gets that fingerprint too.
-pub(super) async fn store_answer(
-    tx: &mut Tx,
-    fence: &Fence,
-    content: Option<&Fingerprint>,
-    answer: &Answer,
-    now: i64,
-    key_ttl: Duration,
-) -> Result<bool> {
-    let written = sqlx::query(
-        "UPDATE idempotency_records
-         SET status = 'done', fingerprint = coalesce($5, fingerprint), response_status = $6,
-             response_content_type = $7, response_location = $8, response_body = $9, order_id = $10,
-             completed_at = $11, expires_at = $12
-         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
-    )
-    .bind(fence.id.account.0.hyphenated())
-    .bind(fence.id.operation)
-    .bind(fence.id.key.as_str())
-    .bind(fence.epoch)
-    .bind(content.map(Fingerprint::as_str))
-    .bind(answer.status)
-    .bind(answer.content_type)
-    .bind(answer.location.as_deref())
-    .bind(answer.body.as_ref())
-    .bind(answer.order.map(|order| order.0.hyphenated()))
-    .bind(now)
-    .bind(now + span(key_ttl))
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(written.rows_affected() == 1)
-}
-
-/// Does with a claim's record what was concluded; `false`: the fence does not hold.
-pub(super) async fn conclude(
-    tx: &mut Tx,
-    fence: &Fence,
-    conclusion: &Conclusion,
-    now: i64,
-    key_ttl: Duration,
-) -> Result<bool> {
-    match conclusion {
-        Conclusion::Answer(answer) => store_answer(tx, fence, None, answer, now, key_ttl).await,
-        Conclusion::Release => give_up(tx, fence, now).await,
-        Conclusion::Keep => holds(tx, fence).await,
-    }
-}
-
-/// Names the order that a record will be answered with, while it is still under way; `false`: the fence does not hold.
-pub(super) async fn name_order(tx: &mut Tx, fence: &Fence, order: OrderId) -> Result<bool> {
-    let written = sqlx::query(
-        "UPDATE idempotency_records SET order_id = $5
-         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
-    )
-    .bind(fence.id.account.0.hyphenated())
-    .bind(fence.id.operation)
-    .bind(fence.id.key.as_str())
-    .bind(fence.epoch)
-    .bind(order.0.hyphenated())
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(written.rows_affected() == 1)
-}
-
-/// Whether the record is still this claim's. Under the write lock, so it stays so.
-pub(super) async fn holds(tx: &mut Tx, fence: &Fence) -> Result<bool> {
-    let held: Option<i64> = sqlx::query_scalar(
-        "SELECT 1 FROM idempotency_records
-         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
-    )
-    .bind(fence.id.account.0.hyphenated())
-    .bind(fence.id.operation)
-    .bind(fence.id.key.as_str())
-    .bind(fence.epoch)
-    .fetch_optional(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(held.is_some())
-}
-
-/// Takes the record of a claim away, of which nothing is to be kept.
-pub(super) async fn forget(tx: &mut Tx, fence: &Fence) -> Result<()> {
-    sqlx::query(
-        "DELETE FROM idempotency_records
-         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
-    )
-    .bind(fence.id.account.0.hyphenated())
-    .bind(fence.id.operation)
-    .bind(fence.id.key.as_str())
-    .bind(fence.epoch)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
-}
-
-pub(super) async fn release(store: &Sqlite, fences: &[Fence]) -> Result<()> {
-    let mut tx = store.begin(Commit::Quick).await?;
-    let now = clock(&mut tx).await?;
-    for fence in fences {
-        give_up(&mut tx, fence, now).await?;
-    }
-    tx.commit().await.map_err(fault)
-}
-
-async fn give_up(tx: &mut Tx, fence: &Fence, now: i64) -> Result<bool> {
-    let written = sqlx::query(
-        "UPDATE idempotency_records SET lease_expires_at = min(lease_expires_at, $5)
-         WHERE account_id = $1 AND operation = $2 AND key = $3 AND status = 'processing' AND epoch = $4",
-    )
-    .bind(fence.id.account.0.hyphenated())
-    .bind(fence.id.operation)
-    .bind(fence.id.key.as_str())
-    .bind(fence.epoch)
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(written.rows_affected() == 1)
 }
 
 pub(super) async fn key_under_way(store: &Sqlite, account: AccountId) -> Result<Option<Key>> {

@@ -1,14 +1,17 @@
-//! Settling a batch: one transaction, decided in pure Rust between its reads and its writes.
+//! Settling a batch: one transaction, decided in pure Rust between its reads and its writes. A dozen statements, however
+//! many orders: each is a message to the driver's thread and back, which costs more than the row that it writes.
 //!
 //! The write lock is held from the first read on, so there is nothing to undo: a fence that holds when it is looked
 //! at holds at the commit, and a standing order that was not there cannot come in between. The fences and constraints
 //! are written against all the same; one that speaks here means a bug, and rolls the whole batch back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-use super::row::{from_millis, span, to_millis};
-use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, catalogue, clock, fault, orders, placing, records};
-use crate::order::decide::{Asked, Decision, Shop, Standing, decide};
+use uuid::Uuid;
+
+use super::row::{span, to_millis};
+use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, catalogue, fault, fences, orders, placing, shop};
+use crate::order::decide::{Asked, Decision, Shop, decide};
 use crate::order::values::{AccountId, Cents, OrderId, Sku};
 use crate::order::{Method, Order, Status};
 use crate::store::{Answer, Fence, Placing, RecordId, SettleRules, Settled};
@@ -18,24 +21,28 @@ pub(super) async fn settle(store: &Sqlite, batch: &[Placing], rules: &SettleRule
         return Ok(Vec::new());
     }
     let mut tx = store.begin_within(Commit::Durable, rules.lock_wait).await?;
-    let now = clock(&mut tx).await?;
-    let mut settled = vec![Settled::Fenced; batch.len()];
-    let mut ours = Vec::with_capacity(batch.len());
-    for (place, placing) in batch.iter().enumerate() {
-        if records::holds(&mut tx, &fence(placing)).await? {
-            ours.push(place);
-        }
-    }
-    let asked: Vec<Asked> = ours.iter().map(|&place| batch[place].asked.clone()).collect();
-    let mut shop = load(&mut tx, &asked, now).await?;
-    let (stock, balances) = (stock(&shop), shop.balances.clone());
+    let claims: Vec<Fence> = batch.iter().map(fence).collect();
+    let (now, held) = fences::held(&mut tx, &claims).await?;
+    let places: Vec<usize> = (0..batch.len()).filter(|&place| held[place]).collect();
+    let asked: Vec<Asked> = places.iter().map(|&place| batch[place].asked.clone()).collect();
+
+    let mut shop = shop::load(&mut tx, &asked, now).await?;
+    let before = Means::of(&shop);
     let decisions = decide(&asked, &mut shop);
-    write_stock_and_funds(&mut tx, &shop, &stock, &balances).await?;
-    for (place, decision) in ours.into_iter().zip(decisions) {
-        let writing = Writing { tx: &mut tx, placing: &batch[place], rules, now };
-        settled[place] = writing.write(decision).await?;
+    let mut outcomes = Vec::with_capacity(places.len());
+    for (&place, decision) in places.iter().zip(decisions) {
+        outcomes.push(Outcome::of(&mut tx, &batch[place], &claims[place], decision, rules).await?);
     }
+
+    before.write_changes(&mut tx, &shop).await?;
+    write_orders(&mut tx, &outcomes, rules, now).await?;
+    write_records(&mut tx, &outcomes, rules, now).await?;
     tx.commit().await.map_err(fault)?;
+
+    let mut settled = vec![Settled::Fenced; batch.len()];
+    for (place, outcome) in places.into_iter().zip(outcomes) {
+        settled[place] = outcome.settled(rules, now);
+    }
     Ok(settled)
 }
 
@@ -44,136 +51,147 @@ fn fence(placing: &Placing) -> Fence {
     Fence { id, epoch: placing.epoch }
 }
 
-// --- reading ---
+// --- what was decided ---
 
-async fn load(tx: &mut Tx, asked: &[Asked], now: i64) -> Result<Shop> {
-    let skus: BTreeSet<&Sku> = asked.iter().flat_map(|a| a.request.lines.iter().map(|line| &line.sku)).collect();
-    let mut products = BTreeMap::new();
-    for sku in skus {
-        if let Some(product) = catalogue::one(tx, sku).await? {
-            products.insert(sku.clone(), product);
-        }
-    }
-    let mut balances = HashMap::new();
-    for account in asked.iter().map(|a| a.account).collect::<BTreeSet<_>>() {
-        balances.insert(account, accounts::balance_of(&mut **tx, account).await?);
-    }
-    let mut standing: BTreeMap<OrderId, Standing> = BTreeMap::new();
-    for one in asked {
-        standing.extend(orders::standing(tx, one, now).await?.into_iter().map(|order| (order.id, order)));
-    }
-    let now = from_millis(now).ok_or_else(|| StoreError::Broken("the clock is out of range".into()))?;
-    Ok(Shop { products, balances, standing: standing.into_values().collect(), now })
-}
-
-fn stock(shop: &Shop) -> BTreeMap<Sku, i64> {
-    shop.products.iter().map(|(sku, product)| (sku.clone(), product.stock)).collect()
-}
-
-// --- writing ---
-
-/// Writes what the decisions have used up, once for each row however many orders shared it.
-async fn write_stock_and_funds(
-    tx: &mut Tx,
-    shop: &Shop,
-    stock: &BTreeMap<Sku, i64>,
-    balances: &HashMap<AccountId, Cents>,
-) -> Result<()> {
-    for (sku, product) in &shop.products {
-        if stock.get(sku) != Some(&product.stock) {
-            catalogue::write_stock(tx, sku, product.stock).await?;
-        }
-    }
-    for (account, balance) in &shop.balances {
-        if balances.get(account) != Some(balance) {
-            accounts::write_balance(tx, *account, *balance).await?;
-        }
-    }
-    Ok(())
-}
-
-/// One order of a batch on its way into the tables.
-struct Writing<'a> {
-    tx: &'a mut Tx,
+/// One order of the batch, decided and with its answer.
+struct Outcome<'a> {
     placing: &'a Placing,
-    rules: &'a SettleRules,
-    now: i64,
+    fence: &'a Fence,
+    decision: Decision,
+    /// With [`Decision::Stands`]: the order.
+    standing: Option<Order>,
+    answer: Answer,
 }
 
-impl Writing<'_> {
-    async fn write(mut self, decision: Decision) -> Result<Settled> {
-        let standing = match &decision {
-            Decision::Placed(order) => {
-                let first_check = span(self.rules.first_check);
-                placing::insert(self.tx, &self.placing.asked, order, self.now, first_check).await?;
-                None
+impl<'a> Outcome<'a> {
+    /// Renders the answer that belongs to the record. A standing order's record speaks of the order, also where other
+    /// content was asked for now: whoever repeats the original request must be given the order, not this caller's
+    /// refusal.
+    async fn of(
+        tx: &mut Tx,
+        placing: &'a Placing,
+        fence: &'a Fence,
+        decision: Decision,
+        rules: &SettleRules,
+    ) -> Result<Self> {
+        let (standing, answer) = match &decision {
+            // Rare, so one by one.
+            Decision::Stands { order, .. } => {
+                let missing = || StoreError::Broken(format!("order {order} stands and cannot be read"));
+                let standing = orders::load(&mut **tx, placing.asked.account, *order).await?.ok_or_else(missing)?;
+                let said = Decision::Stands { order: *order, same: true };
+                let answer = (rules.render)(&said, Some(&standing));
+                (Some(standing), answer)
             }
-            Decision::Stands { order, .. } => Some(self.standing(*order).await?),
-            Decision::Refused(_) | Decision::Invalid(_) => None,
+            other => (None, (rules.render)(other, None)),
         };
-        if let Some(unpaid) = unpaid(&decision, standing.as_ref()) {
-            let held = records::name_order(self.tx, &fence(self.placing), unpaid).await?;
-            return self.held(held).map(|()| Settled::Unpaid(unpaid));
-        }
-        let answer = self.render(&decision, standing.as_ref());
-        self.settle_record(&decision, standing.as_ref(), &answer).await?;
-        let leaked = standing.is_some_and(|order| self.leaked(&order));
-        Ok(Settled::Decided { decision, answer, leaked })
+        Ok(Self { placing, fence, decision, standing, answer })
     }
 
-    async fn standing(&mut self, id: OrderId) -> Result<Order> {
-        let order = orders::load(&mut **self.tx, self.placing.asked.account, id).await?;
-        order.ok_or_else(|| StoreError::Broken(format!("order {id} stands and cannot be read")))
-    }
-
-    /// The answer that belongs to the record. A standing order's record speaks of the order, also where other content
-    /// was asked for now: whoever repeats the original request must be given the order, not this caller's refusal.
-    fn render(&self, decision: &Decision, standing: Option<&Order>) -> Answer {
-        match (decision, standing) {
-            (Decision::Stands { order, .. }, Some(_)) => {
-                (self.rules.render)(&Decision::Stands { order: *order, same: true }, standing)
-            }
-            _ => (self.rules.render)(decision, standing),
+    fn placed(&self) -> Option<&Order> {
+        match &self.decision {
+            Decision::Placed(order) => Some(order),
+            _ => None,
         }
     }
 
-    /// What the decision means for the record of the key.
-    async fn settle_record(&mut self, decision: &Decision, standing: Option<&Order>, answer: &Answer) -> Result<()> {
-        let fence = fence(self.placing);
-        // An invalid request never had the key; and the record of an order that is not paid yet belongs to whoever asks
-        // for that order, not to somebody with other content.
-        if matches!(decision, Decision::Invalid(_)) || standing.is_some_and(awaits_provider) {
-            return records::forget(self.tx, &fence).await;
+    /// The order that was asked for, where the provider has yet to say what became of its payment: its record stays
+    /// `processing`, and whoever writes down the provider's word concludes it.
+    fn unpaid(&self) -> Option<OrderId> {
+        let asked_for = match &self.decision {
+            Decision::Placed(order) => Some(order),
+            Decision::Stands { same: true, .. } => self.standing.as_ref(),
+            _ => None,
+        };
+        asked_for.filter(|order| awaits_provider(order)).map(|order| order.id)
+    }
+
+    /// Whether nothing of the claim is kept: an invalid request never had the key; and the record of an order that is
+    /// not paid yet belongs to whoever asks for that order, not to somebody with other content.
+    fn forgotten(&self) -> bool {
+        match &self.decision {
+            Decision::Invalid(_) => true,
+            Decision::Stands { same: false, .. } => self.standing.as_ref().is_some_and(awaits_provider),
+            _ => false,
         }
-        // A record that was lost and came back is healed: it speaks of the order's content, not of what was asked now.
-        let content = standing.map(|order| &order.fingerprint);
-        let held = records::store_answer(self.tx, &fence, content, answer, self.now, self.rules.key_ttl).await?;
-        self.held(held)
     }
 
-    fn held(&self, held: bool) -> Result<()> {
-        let moved = || StoreError::Broken(format!("a fence moved under the lock: {:?}", fence(self.placing).id));
-        if held { Ok(()) } else { Err(moved()) }
+    fn settled(self, rules: &SettleRules, now: i64) -> Settled {
+        if let Some(unpaid) = self.unpaid() {
+            return Settled::Unpaid(unpaid);
+        }
+        // A record younger than the answer's life was missing: layer 2 let this through.
+        let young = |order: &Order| now - to_millis(order.created_at) < span(rules.key_ttl);
+        let leaked = self.placing.epoch == 1 && self.standing.as_ref().is_some_and(young);
+        Settled::Decided { decision: self.decision, answer: self.answer, leaked }
     }
-
-    /// Whether a record younger than the answer's life was missing: layer 2 let this through.
-    fn leaked(&self, order: &Order) -> bool {
-        let age = self.now - to_millis(order.created_at);
-        self.placing.epoch == 1 && age < span(self.rules.key_ttl)
-    }
-}
-
-/// The order that was asked for, where the provider has yet to say what became of its payment: its record stays
-/// `processing`, and whoever writes down the provider's word concludes it.
-fn unpaid(decision: &Decision, standing: Option<&Order>) -> Option<OrderId> {
-    let asked_for = match decision {
-        Decision::Placed(order) => Some(order),
-        Decision::Stands { same: true, .. } => standing,
-        _ => None,
-    };
-    asked_for.filter(|order| awaits_provider(order)).map(|order| order.id)
 }
 
 fn awaits_provider(order: &Order) -> bool {
     order.status == Status::Pending && order.method == Method::Card
+}
+
+// --- writing ---
+
+/// Stock and funds as they were before the decisions used them up.
+struct Means {
+    stock: BTreeMap<Sku, i64>,
+    balances: HashMap<AccountId, Cents>,
+}
+
+impl Means {
+    fn of(shop: &Shop) -> Self {
+        let stock = shop.products.iter().map(|(sku, product)| (sku.clone(), product.stock)).collect();
+        Self { stock, balances: shop.balances.clone() }
+    }
+
+    /// Once for each row, however many orders shared it.
+    async fn write_changes(&self, tx: &mut Tx, shop: &Shop) -> Result<()> {
+        let changed = shop.products.iter().filter(|(sku, product)| self.stock.get(*sku) != Some(&product.stock));
+        let stock: Vec<(&str, i64)> = changed.map(|(sku, product)| (sku.as_str(), product.stock)).collect();
+        if !stock.is_empty() {
+            catalogue::write_stock(tx, &stock).await?;
+        }
+        let changed = shop.balances.iter().filter(|(account, balance)| self.balances.get(*account) != Some(*balance));
+        let balances: Vec<(Uuid, Cents)> = changed.map(|(account, balance)| (account.0, *balance)).collect();
+        if !balances.is_empty() {
+            accounts::write_balances(tx, &balances).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn write_orders(tx: &mut Tx, outcomes: &[Outcome<'_>], rules: &SettleRules, now: i64) -> Result<()> {
+    let placed = outcomes.iter().filter_map(|outcome| Some((&outcome.placing.asked, outcome.placed()?)));
+    placing::insert(tx, &placed.collect::<Vec<_>>(), now, span(rules.first_check)).await
+}
+
+/// What the decisions mean for the records of their keys.
+async fn write_records(tx: &mut Tx, outcomes: &[Outcome<'_>], rules: &SettleRules, now: i64) -> Result<()> {
+    let (mut answered, mut named, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
+    for outcome in outcomes {
+        let fence = outcome.fence;
+        if outcome.forgotten() {
+            forgotten.push(fence);
+        } else if let Some(order) = outcome.unpaid() {
+            named.push((fence, order));
+        } else {
+            // A record that was lost and came back is healed: it speaks of the order's content, not of what was asked
+            // now.
+            let content = outcome.standing.as_ref().map(|order| &order.fingerprint);
+            answered.push(fences::Kept { fence, content, answer: &outcome.answer });
+        }
+    }
+    let mut held = 0;
+    if !answered.is_empty() {
+        held += fences::answer(tx, &answered, now, rules.key_ttl).await?;
+    }
+    if !named.is_empty() {
+        held += fences::name(tx, &named).await?;
+    }
+    if !forgotten.is_empty() {
+        held += fences::forget(tx, &forgotten).await?;
+    }
+    let moved = || StoreError::Broken("a fence moved under the lock".into());
+    if held == outcomes.len() { Ok(()) } else { Err(moved()) }
 }

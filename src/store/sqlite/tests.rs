@@ -260,7 +260,14 @@ async fn no_question_of_the_busy_paths_reads_a_whole_table() {
     let shop = Shop::open().await;
     for sql in [
         records::READ,
-        orders::STANDING,
+        shop::SHOP,
+        catalogue::WRITE_STOCK,
+        accounts::WRITE_BALANCES,
+        fences::HELD,
+        fences::ANSWER,
+        fences::NAME,
+        fences::GIVE_UP,
+        fences::FORGET,
         orders::BY_ID,
         orders::FIRST_PAGE,
         orders::NEXT_PAGE,
@@ -269,7 +276,11 @@ async fn no_question_of_the_busy_paths_reads_a_whole_table() {
         payments::DUE,
         payments::ORDER_OF,
         outbox::DUE,
+        outbox::TAKE,
+        outbox::MARK,
         outbox::LAG,
+        grants::STAND,
+        grants::HEARD,
         sweep::RECORDS,
         sweep::SESSIONS,
         sweep::OUTBOX,
@@ -278,9 +289,14 @@ async fn no_question_of_the_busy_paths_reads_a_whole_table() {
     ] {
         let plan = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
         let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(plan).fetch_all(&shop.store.readers).await.unwrap();
+        // A batch, or what comes out of one; a table is named by its index.
+        let small = |of: &str| {
+            of.contains("VIRTUAL TABLE")
+                || of.starts_with("(subquery")
+                || ["clock", "CONSTANT ROW", "asked"].contains(&of)
+        };
         let whole = |step: &str| {
-            step.strip_prefix("SCAN ").is_some_and(|of| !["clock", "CONSTANT ROW"].contains(&of))
-                || step == "USE TEMP B-TREE FOR ORDER BY"
+            step.strip_prefix("SCAN ").is_some_and(|of| !small(of)) || step == "USE TEMP B-TREE FOR ORDER BY"
         };
         let slow: Vec<_> = steps.iter().filter(|(.., step)| whole(step)).collect();
         assert!(slow.is_empty(), "{slow:?} in {sql}");

@@ -1,6 +1,7 @@
 //! One list of store tests that both databases pass.
 
 mod accounts;
+mod batches;
 mod callbacks;
 mod cards;
 mod catalogue;

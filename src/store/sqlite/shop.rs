@@ -1,0 +1,133 @@
+//! What a decision needs, read under the write lock: one statement, one row, however many orders.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+use sqlx::sqlite::SqliteRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::row::{damaged, from_millis, get};
+use super::{Result, StoreError, Tx, accounts, fault};
+use crate::order::Product;
+use crate::order::decide::{Asked, Shop, Standing};
+use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId, Reference, Sku};
+
+/// The columns of a standing order that is found by an index of its account.
+macro_rules! standing {
+    ($which:literal) => {
+        concat!(
+            "SELECT o.id, o.account_id, o.idempotency_key, o.reference, o.fingerprint, o.created_at
+             FROM asked CROSS JOIN orders AS o WHERE o.account_id = asked.account_id AND ",
+            $which
+        )
+    };
+}
+
+/// Lists of lists. `$1`: what is asked; `$2`: SKUs; `$3`: accounts. The orders that bear on what is asked are those of
+/// the same account with the same key, the same reference, or the same content recently enough for the repeat notice;
+/// three questions, so that each has its index whatever SQLite thinks of an OR.
+pub(super) const SHOP: &str = concat!(
+    "WITH asked AS MATERIALIZED (
+         SELECT value ->> 'account' AS account_id, value ->> 'key' AS key, value ->> 'reference' AS reference,
+                value ->> 'content' AS content, value ->> 'since' AS since
+         FROM json_each($1)
+     )
+     SELECT
+         (SELECT json_group_array(json_array(p.sku, p.name, p.unit_price, p.currency, p.stock))
+          FROM json_each($2) AS wanted CROSS JOIN products AS p WHERE p.sku = wanted.value) AS products,
+         (SELECT json_group_array(json_array(a.id, a.balance))
+          FROM json_each($3) AS buyer CROSS JOIN accounts AS a WHERE a.id = buyer.value) AS balances,
+         (SELECT json_group_array(json_array(id, account_id, idempotency_key, reference, fingerprint, created_at))
+          FROM (",
+    standing!("o.idempotency_key = asked.key"),
+    " UNION ALL ",
+    standing!("o.reference = asked.reference"),
+    " UNION ALL ",
+    standing!("o.created_at > asked.since AND o.fingerprint = asked.content AND o.status <> 'cancelled'"),
+    ")) AS standing"
+);
+
+/// What is asked, as far as orders that stand bear on it.
+#[derive(Serialize)]
+struct Question<'a> {
+    account: Uuid,
+    key: &'a str,
+    reference: Option<&'a str>,
+    content: &'a str,
+    /// From when on the same content is too recent, in milliseconds since 1970.
+    since: Option<i64>,
+}
+
+impl<'a> Question<'a> {
+    fn of(asked: &'a Asked, now: i64) -> Self {
+        let millis = |seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+        Self {
+            account: asked.account.0,
+            key: asked.key.as_str(),
+            reference: asked.request.reference.as_ref().map(Reference::as_str),
+            content: asked.fingerprint.as_str(),
+            since: asked.repeat_notice.map(|seconds| now.saturating_sub(millis(seconds))),
+        }
+    }
+}
+
+pub(super) async fn load(tx: &mut Tx, asked: &[Asked], now: i64) -> Result<Shop> {
+    let questions: Vec<_> = asked.iter().map(|asked| Question::of(asked, now)).collect();
+    let skus: BTreeSet<&str> =
+        asked.iter().flat_map(|asked| &asked.request.lines).map(|line| line.sku.as_str()).collect();
+    let buyers: BTreeSet<Uuid> = asked.iter().map(|asked| asked.account.0).collect();
+    let row = sqlx::query(SHOP)
+        .bind(Json(questions))
+        .bind(Json(skus))
+        .bind(Json(&buyers))
+        .fetch_one(&mut **tx)
+        .await
+        .map_err(fault)?;
+    let balances = balances(&row)?;
+    if let Some(missing) = buyers.into_iter().map(AccountId).find(|buyer| !balances.contains_key(buyer)) {
+        return Err(accounts::missing(missing));
+    }
+    let now = from_millis(now).ok_or_else(|| StoreError::Broken("the clock is out of range".into()))?;
+    Ok(Shop { products: products(&row)?, balances, standing: standing(&row)?, now })
+}
+
+fn products(row: &SqliteRow) -> Result<BTreeMap<Sku, Product>> {
+    let Json(rows) = get::<Json<Vec<(String, String, Cents, String, i64)>>>(row, "products")?;
+    let product = |(sku, name, unit_price, currency, stock): (String, String, Cents, String, i64)| {
+        let (sku, currency) = (Sku::parse(&sku)?, Currency::parse(&currency)?);
+        Some((sku.clone(), Product { sku, name, unit_price, currency, stock }))
+    };
+    rows.into_iter().map(product).collect::<Option<_>>().ok_or_else(|| damaged("products"))
+}
+
+fn balances(row: &SqliteRow) -> Result<HashMap<AccountId, Cents>> {
+    let Json(rows) = get::<Json<Vec<(Uuid, Cents)>>>(row, "balances")?;
+    Ok(rows.into_iter().map(|(id, balance)| (AccountId(id), balance)).collect())
+}
+
+/// Id, account, key, reference, fingerprint, time of placing in milliseconds since 1970.
+type StandingRow = (Uuid, Uuid, String, Option<String>, String, i64);
+
+/// Each once, however many of the batch it bears on.
+fn standing(row: &SqliteRow) -> Result<Vec<Standing>> {
+    let Json(rows) = get::<Json<Vec<StandingRow>>>(row, "standing")?;
+    let standing: Option<BTreeMap<OrderId, Standing>> = rows.into_iter().map(standing_order).collect();
+    Ok(standing.ok_or_else(|| damaged("orders"))?.into_values().collect())
+}
+
+fn standing_order((id, account, key, reference, fingerprint, created_at): StandingRow) -> Option<(OrderId, Standing)> {
+    let reference = match reference {
+        Some(reference) => Some(Reference::parse(&reference)?),
+        None => None,
+    };
+    let standing = Standing {
+        id: OrderId(id),
+        account: AccountId(account),
+        key: Key::parse(&key)?,
+        reference,
+        fingerprint: Fingerprint::stored(&fingerprint),
+        created_at: from_millis(created_at)?,
+    };
+    Some((standing.id, standing))
+}
