@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -103,7 +104,8 @@ fn tries(app: &App, main: &TcpListener, queue: worker::Again) -> Option<Router> 
 
 /// Both faces. What the pages do not know either is answered by their fallback; the API leaves nothing under `/api` to it.
 fn main_router(app: &App, tries: Option<Router>) -> Router {
-    let pages = health::router(app.clone()).merge(api::problem_pages()).merge(web::router(app.clone()));
+    let problems = api::problem_pages().layer(from_fn(web::dress));
+    let pages = health::router(app.clone()).merge(problems).merge(web::router(app.clone()));
     let pages = pages.merge(tries.unwrap_or_default());
     layers::around(api::router(app.clone()).merge(pages.layer(CompressionLayer::new())))
 }

@@ -75,10 +75,7 @@ async function place(sent) {
     if (tries === 1) say('sending');
     const { answer, page } = await trying;
     if (run !== mine) return; // stopped
-    if (answer?.redirected) {
-      delete kept.attempt;
-      return location.assign(answer.url);
-    }
+    if (answer?.redirected) return location.assign(answer.url);
     const ours = page && find('main#main', page);
     const asked = Number(answer?.headers.get('retry-after')) || 0;
     // The shop never says 200 here; a hotel's log-in page does.
@@ -133,6 +130,7 @@ async function watch() {
 
 addEventListener('pageshow', async ({ persisted }) => {
   if (persisted) say('');
+  if (!form()) delete kept.attempt; // it has led here
   total();
   const reload = find('[http-equiv=refresh]');
   if (reload) {

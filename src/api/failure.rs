@@ -161,8 +161,8 @@ impl Failure {
                 let wait = seconds(lease_left).min(lease.as_secs()).max(1);
                 Self::new(
                     Problem::InProgress,
-                    "This, or another payment of the same order, is still being worked on. Send it again, with the same key, \
-                     later.",
+                    "The first request with this key, or another payment of the same order, is still being worked on. Send it \
+                     again, with the same key, later.",
                 )
                 .with(RETRY_AFTER, &wait.to_string())
             }

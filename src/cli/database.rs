@@ -25,10 +25,18 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// `patience`: how long one statement may take or wait for a lock.
 pub(super) async fn open(database: &Database, migrate: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
     let begun = Instant::now();
-    loop {
+    let again = |error: &StoreError| begun.elapsed() < BUSY_WITHIN && !matches!(error, StoreError::Broken(_));
+    let store = loop {
         match open_once(database, migrate, patience).await {
-            Err(StoreError::Busy(_)) if begun.elapsed() < BUSY_WITHIN => tokio::time::sleep(BUSY_PAUSE).await,
-            opened => return opened.map_err(|e| failure(database, &e)),
+            Err(error @ StoreError::Busy(_)) if again(&error) => tokio::time::sleep(BUSY_PAUSE).await,
+            opened => break opened.map_err(|e| failure(database, &e))?,
+        }
+    };
+    // It is there, so the first connection of its pool may take longer than a buyer would be let wait for one.
+    loop {
+        match store.ping().await {
+            Err(error) if again(&error) => tokio::time::sleep(BUSY_PAUSE).await,
+            answered => return answered.map(|()| store).map_err(|e| failure(database, &e)),
         }
     }
 }

@@ -140,6 +140,10 @@ pub fn payment_window(settings: &Settings) -> Result<Duration, ConfigError> {
 fn gateway(settings: &Settings) -> Result<Option<Gateway>, ConfigError> {
     let address = url_value(name::GATEWAY_URL, settings.gateway_url.as_ref(), url::GATEWAY_FORMS, url::gateway)?;
     let key = text(name::GATEWAY_KEY, settings.gateway_key.as_ref())?;
+    // It is sent in a header: with anything else in it no request could ever be made.
+    if key.is_some_and(|key| !key.bytes().all(|b| b.is_ascii_graphic())) {
+        return Err(bad(name::GATEWAY_KEY, "has other characters (not shown)", "visible ASCII, without a line break"));
+    }
     let webhook_secret = text(name::GATEWAY_WEBHOOK_SECRET, settings.gateway_webhook_secret.as_ref())?;
     let absent = match (address, key, webhook_secret) {
         (None, None, None) => return Ok(None),

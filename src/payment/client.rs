@@ -5,7 +5,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::{Charge, Outcome, Word};
+use super::{Charge, Outcome, Word, is_id};
 
 /// The provider, by its HTTP API.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ impl Client {
         let status = answer.status();
         if status.is_success() {
             let intent: Intent = answer.json().await?;
-            return Ok(Word { outcome: outcome(&intent.status), provider_id: Some(intent.id) });
+            return Ok(Word { outcome: outcome(&intent.status), provider_id: Some(intent.id).filter(|id| is_id(id)) });
         }
         if status == reqwest::StatusCode::PAYMENT_REQUIRED {
             let failure: Option<Failure> = answer.json().await.ok();
@@ -128,6 +128,7 @@ impl Client {
             let card =
                 detail.as_ref().is_none_or(|detail| detail.kind.as_deref().is_none_or(|kind| kind == "card_error"));
             let provider_id = detail.and_then(|detail| detail.payment_intent).map(|intent| intent.id);
+            let provider_id = provider_id.filter(|id| is_id(id));
             let outcome = if card { Outcome::Declined } else { Outcome::Unknown };
             return Ok(Word { outcome, provider_id });
         }

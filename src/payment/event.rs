@@ -1,8 +1,9 @@
 //! The provider's callbacks: Stripe's events, as far as they concern orders.
 
 use serde::Deserialize;
+use serde::de::Error;
 
-use super::Outcome;
+use super::{Outcome, is_id};
 
 /// A callback as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,5 +104,12 @@ pub fn read(body: &[u8]) -> Result<Event, serde_json::Error> {
         },
         (None, _) => Said::Other,
     };
+    let provider_id = match &said {
+        Said::Intent(IntentSaid { provider_id, .. }) | Said::Refunded { provider_id } => Some(provider_id),
+        Said::Other => None,
+    };
+    if ![Some(&id), Some(&kind), provider_id].into_iter().flatten().all(|name| is_id(name)) {
+        return Err(serde_json::Error::custom("an id or a type that is none"));
+    }
     Ok(Event { id, kind, said })
 }

@@ -12,6 +12,14 @@ pub mod standin;
 
 use crate::order::values::{Cents, OrderId};
 
+/// The longest id that a provider gives, in characters: Stripe's are at most 255 (docs.stripe.com/upgrades).
+const LONGEST_ID: usize = 255;
+
+/// Whether this can be a provider's name for something. What cannot is told to its sender, not to a database.
+fn is_id(text: &str) -> bool {
+    (1..=LONGEST_ID).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
 /// One attempt to charge a card, under a key that stays the same however often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {

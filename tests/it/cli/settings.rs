@@ -107,6 +107,10 @@ async fn the_provider_is_set_whole_or_not_at_all() {
         let given: Vec<_> = all.iter().enumerate().filter(|(i, _)| *i != absent).map(|(_, s)| *s).collect();
         check(&run(folder.path(), &[], &given).await, all[absent].0, "none of them");
     }
+    for key in ["hunter2\n", "hunter 2", "hunterž"] {
+        let given = [all[0], (all[1].0, key), all[2]];
+        check(&run(folder.path(), &[], &given).await, all[1].0, "visible ASCII");
+    }
 }
 
 #[tokio::test]

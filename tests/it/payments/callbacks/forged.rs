@@ -59,10 +59,26 @@ async fn a_signature_that_is_missing_forged_or_stale_is_refused_and_nothing_is_r
 async fn a_signed_callback_that_cannot_be_read_is_malformed() {
     let shop = Shop::open(&[], PATIENT).await;
     let service = shop.start().await;
+    // What no database could keep, either.
+    let named = |id: &str, kind: &str, intent: &str| {
+        let object = json!({"id": intent, "payment_intent": intent, "amount": 1, "currency": "eur"});
+        json!({"id": id, "type": kind, "data": {"object": object}}).to_string()
+    };
+    let (succeeded, long) = ("payment_intent.succeeded", "x".repeat(256));
+    let odd = [
+        named("a\0", succeeded, "pi"),
+        named(&long, succeeded, "pi"),
+        named("a", "cust\0omer", "pi"),
+        named("a", succeeded, "pi\0"),
+        named("a", "charge.refunded", &long),
+        named("", succeeded, "pi"),
+    ];
     for body in
         ["", "{", "[]", "{}", r#"{"id":"e","type":"payment_intent.succeeded","data":{"object":{"id":1}}}"#, "\u{fffd}"]
+            .into_iter()
+            .chain(odd.iter().map(String::as_str))
     {
-        let answer = Callback::signed(body).try_deliver(service.main).await.unwrap();
+        let answer = Callback::signed(body.to_owned()).try_deliver(service.main).await.unwrap();
         assert_eq!(answer.status(), 400, "{body}");
         assert_eq!(answer.json::<Value>().await.unwrap()["type"], "/problems/malformed-request", "{body}");
     }
