@@ -130,7 +130,7 @@ async function watch() {
 
 addEventListener('pageshow', async ({ persisted }) => {
   if (persisted) say('');
-  if (!form()) delete kept.attempt; // it has led here
+  if (!form()) delete kept.attempt; // arrived
   total();
   const reload = find('[http-equiv=refresh]');
   if (reload) {
