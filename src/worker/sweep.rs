@@ -17,9 +17,9 @@ use crate::store::{Store, Sweep};
 /// Rows of one transaction: few enough that nobody waits for it.
 const BATCH: u32 = 250;
 /// The shortest pause between two of them.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// The pause is this many times what the batch took: when the database has much to do it has more of the time for that.
-const PAUSE_FACTOR: u32 = 2;
+const PAUSE_FACTOR: u32 = 4;
 /// How long the outbox tells afterwards what was told, for whoever looks into a complaint.
 const OUTBOX_KEPT: Duration = days(7);
 /// Longer than any redelivery: the queue gives an entry up within minutes, and an outbox row is told again only while its
