@@ -103,15 +103,15 @@ impl Browser {
 
     /// Opens another tab and turns to it; answers the one before.
     pub async fn new_tab(&self) -> WindowHandle {
-        let before = self.client.window().await.unwrap();
         let tab = self.client.new_window(true).await.unwrap();
-        self.turn_to(tab.handle).await;
-        before
+        self.turn_to(tab.handle).await
     }
 
-    /// Turns to a tab.
-    pub async fn turn_to(&self, tab: WindowHandle) {
+    /// Turns to a tab; answers the one that was in front.
+    pub async fn turn_to(&self, tab: WindowHandle) -> WindowHandle {
+        let before = self.client.window().await.unwrap();
         self.client.switch_to_window(tab).await.unwrap();
+        before
     }
 
     // --- hands ---
@@ -205,6 +205,13 @@ impl Browser {
         self.until("the page of an order", there, &[]).await;
         self.sees("Paid").await;
         self.ask("return location.pathname", &[]).await
+    }
+
+    /// What became of a form: "Paid", or the question whether the same is wanted again.
+    pub async fn outcome(&self) -> String {
+        const TOLD: &str = "const told = document.body.innerText.match(/Paid|Order the same again\\?/)?.[0];";
+        self.until("an order or a question", &format!("{TOLD} return !!told"), &[]).await;
+        self.ask(&format!("{TOLD} return told"), &[]).await
     }
 
     /// Waits until something is there and shown.
