@@ -197,7 +197,8 @@ async fn a_dropped_future_leaves_nothing_behind() {
                 .await
                 .unwrap();
         assert_eq!(balance, 5_000 - 100 * orders, "half a transaction");
-        assert!(orders == 1 || outcome.is_err(), "acknowledged, and not there");
+        // On a starved machine the lock may not come within its time either, which acknowledges nothing.
+        assert!(orders == 1 || !matches!(outcome, Ok(Ok(_))), "acknowledged, and not there: {outcome:?}");
     }
     let settled = shop.store.settle(&[placing], &rules()).await.unwrap();
     let done = matches!(settled[0], Settled::Fenced | Settled::Decided { decision: Decision::Placed(_), .. });
