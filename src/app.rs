@@ -13,7 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::guard::key::Keys;
+use crate::guard::key::{Entered, Keys};
 use crate::guard::token::Tokens;
 use crate::order::decide::{Asked, Decision};
 use crate::order::life::{Happening, Life, Verdict};
@@ -66,6 +66,8 @@ pub struct Ticket {
     pub deadline: Instant,
     /// Where the outcome goes.
     pub reply: oneshot::Sender<Result<Reply>>,
+    /// While it is there, nobody else of this process comes in with its key.
+    pub entered: Option<Entered>,
     /// Its place among those that may wait.
     seat: OwnedSemaphorePermit,
     /// Lets a shutdown wait for the ticket, even when its caller has given up.
@@ -113,7 +115,8 @@ impl Deref for App {
 impl Ticket {
     /// Gives the caller its outcome. A caller that has given up is no error: the outcome is stored.
     pub fn answer(self, outcome: Result<Reply>) {
-        let Self { reply, seat, running, .. } = self;
+        let Self { reply, entered, seat, running, .. } = self;
+        drop(entered); // before the caller can ask again
         drop(seat);
         let _ = reply.send(outcome);
         drop(running);
@@ -149,10 +152,10 @@ impl App {
 
     /// Hands an order to the desk; `None`: every seat is taken.
     #[must_use]
-    pub fn queue(&self, asked: Asked, deadline: Instant) -> Option<oneshot::Receiver<Result<Reply>>> {
+    pub fn queue(&self, asked: Asked, entered: Entered, deadline: Instant) -> Option<oneshot::Receiver<Result<Reply>>> {
         let seat = self.seats.clone().try_acquire_owned().ok()?;
         let (reply, outcome) = oneshot::channel();
-        let ticket = Ticket { asked, deadline, reply, seat, running: self.tasks.token() };
+        let ticket = Ticket { asked, deadline, reply, entered: Some(entered), seat, running: self.tasks.token() };
         self.desk.send(ticket).ok()?;
         Some(outcome)
     }

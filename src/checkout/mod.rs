@@ -4,6 +4,5 @@ pub mod callback;
 pub mod change;
 pub mod charge;
 pub mod desk;
-mod held;
 pub mod place;
 mod settled;

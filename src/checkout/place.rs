@@ -71,7 +71,11 @@ pub async fn place(app: &App, intent: Intent, wait: Duration) -> Result<Reply> {
     loop {
         match ask_desk(app, &intent, deadline).await {
             Err(Error::InProgress { .. }) if Instant::now() < patience => {
-                wait_for_outcome(app, &intent.record(), &intent.request.fingerprint, patience).await?;
+                let seen = wait_for_outcome(app, &intent.record(), &intent.request.fingerprint, patience).await?;
+                if seen.is_none() {
+                    // It runs in another process, which has written nothing yet.
+                    tokio::time::sleep_until((Instant::now() + LOOK_AGAIN).min(patience).into()).await;
+                }
             }
             Err(Error::KeyReused(Earlier::Processing)) => return behind_other_content(app, &intent).await,
             outcome => return outcome,
@@ -109,6 +113,13 @@ async fn ask_desk(app: &App, intent: &Intent, deadline: Instant) -> Result<Reply
     if let Some(replay) = app.keys.replayed_lately(&intent.record(), &intent.request.fingerprint) {
         return answer_of(replay);
     }
+    let record = intent.record();
+    let entering = app.keys.enter(&record, &intent.request.fingerprint);
+    let entered = match tokio::time::timeout_at(deadline.into(), entering).await {
+        Ok(Ok(entered)) => entered,
+        Ok(Err(runs)) => return answer_of(runs),
+        Err(_) => return Err(Error::unavailable("other content under this key was not settled in time")),
+    };
     let notice =
         (intent.ask_before_repeat && !app.config.repeat_notice.is_zero()).then(|| app.config.repeat_notice.as_secs());
     let asked = Asked {
@@ -119,7 +130,7 @@ async fn ask_desk(app: &App, intent: &Intent, deadline: Instant) -> Result<Reply
         request: intent.request.order.clone(),
         repeat_notice: notice,
     };
-    let Some(outcome) = app.queue(asked, deadline) else {
+    let Some(outcome) = app.queue(asked, entered, deadline) else {
         return match app.keys.look(&intent.record(), &intent.request.fingerprint).await? {
             Some(Claim::InProgress { lease_left }) if lease_left.is_zero() => Err(full_desk()),
             Some(claim) => answer_of(claim),
@@ -162,7 +173,7 @@ pub(super) async fn wait_for_outcome(
 pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fingerprint>) -> Result<Stands> {
     let id = RecordId { account, operation: PLACE, key: key.clone() };
     let differs = |found: &Fingerprint| content.is_some_and(|content| content != found);
-    if let Some(record) = app.store.record(&id).await? {
+    if let Some(record) = app.keys.record(&id).await? {
         return Ok(match record.state {
             state if differs(&record.fingerprint) => behind(app, account, key, content, &state).await?,
             RecordState::Processing { lease_left } => Stands::Processing { lease_left },

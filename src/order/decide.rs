@@ -154,8 +154,8 @@ pub fn price<'p>(order: &NewOrder, find: impl Fn(&Sku) -> Option<&'p Product>) -
 /// orders that stand, so that a later request, of this batch or the next, meets what the earlier ones left. Answers
 /// one decision per request, in the same order.
 #[must_use]
-pub fn decide(batch: &[Asked], shop: &mut Shop) -> Vec<Decision> {
-    batch.iter().map(|asked| shop.decide(asked)).collect()
+pub fn decide<'a>(batch: impl IntoIterator<Item = &'a Asked>, shop: &mut Shop) -> Vec<Decision> {
+    batch.into_iter().map(|asked| shop.decide(asked)).collect()
 }
 
 impl Shop {

@@ -8,6 +8,7 @@
 
 mod change;
 mod message;
+mod placing;
 pub mod postgres;
 pub mod sqlite;
 mod story;
@@ -21,12 +22,13 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::order::decide::{Asked, Decision};
+use crate::order::decide::Asked;
 use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId, Sku, Subject};
 use crate::order::{Order, Product};
 
 pub use change::{Change, ChangeRules, Changed, Conclusion, Due, ProviderEvent};
+pub use placing::{Outright, PATIENCE, Placing, SettleRules, Settled};
 pub use message::{Grant, Granted, Message, ORDER_PAID, Republish};
 pub use story::{RecordFilter, RecordStatus, RecordStory};
 pub use sweep::Sweep;
@@ -143,52 +145,6 @@ pub struct Fence {
     pub epoch: i64,
 }
 
-/// One order to be settled under a claim.
-#[derive(Clone, Debug)]
-pub struct Placing {
-    /// The request; its `account` and `key` are those of the record `place_order`.
-    pub asked: Asked,
-    /// The epoch of the claim.
-    pub epoch: i64,
-}
-
-/// What a settling needs to know besides the batch.
-#[derive(Clone, Copy)]
-pub struct SettleRules {
-    /// How long the stored answer is replayed.
-    pub key_ttl: Duration,
-    /// How long to wait for row locks before [`StoreError::Busy`].
-    pub lock_wait: Duration,
-    /// When the reconciler first looks at a new card attempt.
-    pub first_check: Duration,
-    /// Makes the answer that is stored and given: of a decision, with the standing order where the decision is
-    /// [`Decision::Stands`].
-    pub render: fn(&Decision, Option<&Order>) -> Answer,
-}
-
-/// What became of one order of a batch.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "short-lived, and the large variant is the usual one")]
-pub enum Settled {
-    /// Decided, written and stored (an [`Decision::Invalid`] is not stored: its record is gone).
-    Decided {
-        /// What was decided.
-        decision: Decision,
-        /// The answer that is stored under the key.
-        answer: Answer,
-        /// Whether the key's earlier record should still have been there (an outer layer leaked): only with
-        /// [`Decision::Stands`], when the order is younger than `key_ttl` and the claim was a new record.
-        leaked: bool,
-    },
-    /// It stands pending, by card, placed now or before with the same content: its record stays `processing` under the
-    /// claim, until a [`Store::change`] concludes it. Placed now, its attempt is still to be sent; placed before, its
-    /// [`Store::life`] tells how far the latest one is. (Where other content was asked for under the key of such an
-    /// order, the claimed record is gone, and the outcome is [`Settled::Decided`].)
-    Unpaid(OrderId),
-    /// The claim was taken over meanwhile: nothing was written for this one.
-    Fenced,
-}
-
 /// An order in short, for duplicates and lists of standing orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderRef {
@@ -242,6 +198,13 @@ pub trait Store: Send + Sync + 'static {
 
     // --- placing ---
 
+    /// Places what nothing stands for yet, in one transaction without a claim before it: decides as [`Store::settle`] does, and
+    /// writes each record (epoch 1) together with its order, so that other processes see both or neither. Waits for no row
+    /// longer than [`PATIENCE`]. It may leave anything undone ([`Outright::Undone`]): what was asked again before, what meets
+    /// another's order, what it found changed when it came to write. An error says of the whole batch that nothing of it was
+    /// written, or (on [`StoreError::Unreachable`]) all of it. To claim and [`Store::settle`] whatever it
+    /// did not settle is always safe. The keys of one call must differ. Answers in the order of the batch.
+    async fn place(&self, batch: &[&Asked], lease: Duration, rules: &SettleRules) -> Result<Vec<Outright>>;
     /// Settles a batch in one transaction: locks the products (SKU order) and accounts (id order), reads the standing orders, calls
     /// `order::decide`, writes stock, balances, entries, orders, lines, payments, outbox rows and the fenced answers, commits. An
     /// order whose fence or constraint says no is taken out and answered from what stands. On an error nothing

@@ -178,7 +178,7 @@ fn problem(status: StatusCode, name: &str, detail: &str, retryable: bool) -> Res
 /// The key of a new rendering: that of the submission under way, so that a form reloaded meanwhile cannot order twice.
 async fn key_for(app: &App, subject: &Subject) -> Result<Key, Error> {
     let Some(account) = app.find_account(subject).await? else { return Ok(Key::fresh()) };
-    Ok(app.store.key_under_way(account).await?.unwrap_or_else(Key::fresh))
+    Ok(app.keys.under_way(account).await?.unwrap_or_else(Key::fresh))
 }
 
 fn fresh(draft: &Draft) -> Pair {

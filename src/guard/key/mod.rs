@@ -11,14 +11,17 @@
 //! or released.
 
 mod recent;
+mod running;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::decided::Decided;
-use crate::order::values::Fingerprint;
+use crate::order::values::{AccountId, Fingerprint, Key};
 use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
 use recent::Recent;
+pub use running::Entered;
+use running::Running;
 
 /// What became of a claim.
 #[derive(Clone, Debug)]
@@ -52,13 +55,14 @@ pub struct Keys {
     lease: Duration,
     key_ttl: Duration,
     recent: Recent,
+    running: Running,
 }
 
 impl Keys {
     /// `lease`: how long a claim is honoured without an outcome. `key_ttl`: how long an answer is replayed.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, lease: Duration, key_ttl: Duration) -> Self {
-        Self { store, lease, key_ttl, recent: Recent::new() }
+        Self { store, lease, key_ttl, recent: Recent::new(), running: Running::default() }
     }
 
     /// Claims each key, all in one statement; one answer per request, in their order. The same key twice in one
@@ -100,6 +104,36 @@ impl Keys {
         Ok(claims.zip(requests).map(|(claim, request)| count(claim, &request.id)).collect())
     }
 
+    /// Comes in with a key, until what it answers is dropped; or is told what runs in this process under it, which need not be in
+    /// the table yet. Other content is not judged by what may still lose to another process: it waits until that has left.
+    pub async fn enter(&self, id: &RecordId, content: &Fingerprint) -> std::result::Result<Entered, Claim> {
+        loop {
+            match self.running.enter(id, content) {
+                Ok(entered) => return Ok(entered),
+                Err(runs) if runs.content == *content => return Err(count(self.in_progress(), id)),
+                Err(runs) => runs.left.cancelled().await,
+            }
+        }
+    }
+
+    /// What stands under the key of a request that was not claimed.
+    #[must_use]
+    pub fn lost(&self, request: &ClaimRequest, record: Record) -> Claim {
+        self.recent.saw(&request.id, &record);
+        count(judge(record, &request.fingerprint), &request.id)
+    }
+
+    /// A claim that was written together with its outcome, as the first of its key.
+    #[must_use]
+    pub fn won(&self, id: &RecordId) -> Won {
+        super::count(Decided::Claimed, || id.into());
+        Won { fence: Fence { id: id.clone(), epoch: 1 }, taken_over: false }
+    }
+
+    fn in_progress(&self) -> Claim {
+        Claim::InProgress { lease_left: self.lease }
+    }
+
     /// The answer to what was replayed again and again a moment ago; `None`: the table has to be asked.
     #[must_use]
     pub fn replayed_lately(&self, id: &RecordId, content: &Fingerprint) -> Option<Claim> {
@@ -111,7 +145,32 @@ impl Keys {
     /// # Errors
     /// When the database gives no answer.
     pub async fn look(&self, id: &RecordId, content: &Fingerprint) -> Result<Option<Claim>> {
+        if self.running.content(id).as_ref() == Some(content) {
+            return Ok(Some(self.in_progress()));
+        }
         Ok(self.store.record(id).await?.map(|record| judge(record, content)))
+    }
+
+    /// The record of this key as the table has it, or else what runs under it in this process.
+    ///
+    /// # Errors
+    /// When the database gives no answer.
+    pub async fn record(&self, id: &RecordId) -> Result<Option<Record>> {
+        let runs = self.running.content(id);
+        let state = RecordState::Processing { lease_left: self.lease };
+        let running = || Some(Record { fingerprint: runs?, epoch: 1, state });
+        Ok(self.store.record(id).await?.or_else(running))
+    }
+
+    /// A `place_order` key of this account that is under way, in this process or by the table; the youngest.
+    ///
+    /// # Errors
+    /// When the database gives no answer.
+    pub async fn under_way(&self, account: AccountId) -> Result<Option<Key>> {
+        match self.running.key_of(account) {
+            Some(key) => Ok(Some(key)),
+            None => self.store.key_under_way(account).await,
+        }
     }
 
     /// Stores the answer under a claim; `false`: the claim was taken over meanwhile and nothing was stored.

@@ -44,6 +44,18 @@ pub(super) fn makes_way(error: &Error) -> bool {
     matches!(code.as_deref(), Some("40001" | "40P01"))
 }
 
+/// Whether a row could not go in because another has its place (a unique constraint).
+pub(super) fn is_taken(error: &Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
+/// Whether a statement that was to hold only as long as nothing had changed found something changed: it divided by zero, as it
+/// does to say so, broke a constraint, or had to make way for another transaction.
+pub(super) fn is_outdated(error: &Error) -> bool {
+    let code = error.as_database_error().and_then(|database| database.code());
+    code.is_some_and(|code| code == "22012" || code.starts_with("23")) || makes_way(error)
+}
+
 /// Why a piece of work of several statements stopped.
 pub(super) enum Stop {
     /// It had to make way for another transaction (deadlock, serialization): a fresh one may pass.
@@ -55,6 +67,14 @@ pub(super) enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         if makes_way(&error) { Self::MakesWay(map(&error)) } else { Self::Failed(map(&error)) }
+    }
+}
+
+impl From<Stop> for StoreError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::MakesWay(error) | Stop::Failed(error) => error,
+        }
     }
 }
 
@@ -76,12 +96,16 @@ pub(super) fn column<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRo
 
 /// A stored text as the value it was made from; one that does not fit is damage, named by its column.
 pub(super) fn stored<T>(row: &PgRow, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T> {
-    let text: &str = column(row, name)?;
+    parsed(name, column(row, name)?, parse)
+}
+
+/// The same for a text that was taken out already.
+pub(super) fn parsed<T>(name: &str, text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T> {
     parse(text).ok_or_else(|| broken(format!("column {name} holds {text:?}")))
 }
 
 /// The same for a column that may be null.
 pub(super) fn stored_option<T>(row: &PgRow, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
     let text: Option<&str> = column(row, name)?;
-    text.map(|text| parse(text).ok_or_else(|| broken(format!("column {name} holds {text:?}")))).transpose()
+    text.map(|text| parsed(name, text, parse)).transpose()
 }

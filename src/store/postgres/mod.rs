@@ -46,9 +46,10 @@ use uuid::Uuid;
 
 use super::{
     Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
-    OrderRef, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result, SettleRules,
+    OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result, SettleRules,
     Settled, Store, StoreError, Sweep,
 };
+use crate::order::decide::Asked;
 use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Key, OrderId, Sku, Subject};
 use crate::order::{Order, Product};
@@ -126,6 +127,7 @@ impl Postgres {
             records::STATEMENTS,
             sessions::STATEMENTS,
             settle::load::STATEMENTS,
+            settle::outright::STATEMENTS,
             settle::write::STATEMENTS,
             stories::STATEMENTS,
             sweep::STATEMENTS,
@@ -184,6 +186,10 @@ impl Store for Postgres {
 
     async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>> {
         records::key_under_way(&self.pools, account).await
+    }
+
+    async fn place(&self, batch: &[&Asked], lease: Duration, rules: &SettleRules) -> Result<Vec<Outright>> {
+        settle::outright::place(&self.pools, batch, lease, rules).await
     }
 
     async fn settle(&self, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {

@@ -11,11 +11,16 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
 use super::errors::{Stop, broken, is_lost, makes_way, map};
-use crate::store::{Result, StoreError};
+use crate::store::{PATIENCE, Result, StoreError};
 
 /// Claims are one short statement for many keys; a second connection keeps a claim that waits for another process's
 /// claim of the same key from holding up the rest.
 const CLAIM_CONNECTIONS: u32 = 2;
+/// The desk places with two of them at once; a third keeps one that the server is slow to close from being missed.
+const OUTRIGHT_CONNECTIONS: u32 = 3;
+/// How long the server lets a statement of these run: whoever repeats the request meanwhile at another process cannot be told
+/// that it is under way.
+const OUTRIGHT_STATEMENT: Duration = Duration::from_secs(1);
 /// The desk settles with two writers; the others are for completing single records and for batches settled one by one.
 const SETTLE_CONNECTIONS: u32 = 4;
 /// Reads of pages and of the API, sessions, accounts: single look-ups of well under a millisecond.
@@ -43,6 +48,7 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
 }
 
 pub(super) struct Pools {
+    outright: PgPool,
     claims: PgPool,
     settle: PgPool,
     general: PgPool,
@@ -146,7 +152,12 @@ impl Pools {
                 })
                 .connect_lazy_with(options)
         };
+        let shortly = [
+            ("statement_timeout", millis(OUTRIGHT_STATEMENT.min(statement_timeout))),
+            ("lock_timeout", millis(PATIENCE.min(statement_timeout / 2))),
+        ];
         Self {
+            outright: pool(OUTRIGHT_CONNECTIONS, limited.clone().options(shortly)),
             // A claim that is lost in a crash has done nothing, so it need not wait for the disk.
             claims: pool(CLAIM_CONNECTIONS, limited.clone().options([("synchronous_commit", "off")])),
             settle: pool(SETTLE_CONNECTIONS, limited.clone()),
@@ -156,7 +167,7 @@ impl Pools {
     }
 
     pub(super) async fn close(&self) {
-        tokio::join!(self.claims.close(), self.settle.close(), self.general.close());
+        tokio::join!(self.outright.close(), self.claims.close(), self.settle.close(), self.general.close());
     }
 
     /// Does some work on a connection for claims.
@@ -168,6 +179,25 @@ impl Pools {
         let done = self.in_time(work(&mut held)).await?;
         held.give_back();
         done
+    }
+
+    /// Does some work on a connection that waits for nothing long.
+    pub(super) async fn on_outright<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        let mut held = acquire(&self.outright).await?;
+        match self.in_time(work(&mut held)).await? {
+            Err(Stop::Failed(error @ StoreError::Unreachable(_))) => {
+                drop(held);
+                discard_idle(&self.outright);
+                Err(error)
+            }
+            done => {
+                held.give_back();
+                done.map_err(Stop::into)
+            }
+        }
     }
 
     /// What comes of some work on the server, unless it stays silent.

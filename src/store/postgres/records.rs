@@ -20,13 +20,15 @@ const CLAIM_ROUNDS: usize = 4;
 const LONGEST_MILLIS: u128 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// The columns of a record that stands.
-macro_rules! record {
+macro_rules! columns {
     () => {
         "r.fingerprint, r.epoch, r.status,
         greatest(0, ceil(extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000))::bigint AS lease_left,
         r.response_status, r.response_content_type, r.response_location, r.response_body, r.order_id"
     };
 }
+
+pub(super) use columns;
 
 statements! {
     /// All keys at once: what stands finished is told, everything else is claimed, in the order of the index, so that two
@@ -41,7 +43,7 @@ statements! {
                 WITH ORDINALITY AS asked (account_id, operation, key, content, n)
         ), finished AS MATERIALIZED (
             SELECT asked.n, r.* FROM asked
-            CROSS JOIN LATERAL (SELECT ", record!(), " FROM idempotency_records r
+            CROSS JOIN LATERAL (SELECT ", columns!(), " FROM idempotency_records r
                 WHERE r.account_id = asked.account_id AND r.operation = asked.operation AND r.key = asked.key
                     AND r.status = 'done' AND r.expires_at > clock_timestamp()
                 LIMIT 1) r
@@ -71,12 +73,12 @@ statements! {
     LOST = concat!("
         SELECT asked.n, r.*
         FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (account_id, operation, key, n)
-        CROSS JOIN LATERAL (SELECT ", record!(), " FROM idempotency_records r
+        CROSS JOIN LATERAL (SELECT ", columns!(), " FROM idempotency_records r
             WHERE r.account_id = asked.account_id AND r.operation = asked.operation AND r.key = asked.key
                 AND (r.status = 'processing' OR r.expires_at > clock_timestamp())
             LIMIT 1) r");
 
-    RECORD = concat!("SELECT ", record!(), " FROM idempotency_records r
+    RECORD = concat!("SELECT ", columns!(), " FROM idempotency_records r
         WHERE r.account_id = $1 AND r.operation = $2 AND r.key = $3
             AND (r.status = 'processing' OR r.expires_at > clock_timestamp())");
 
@@ -177,7 +179,7 @@ fn of_one(sql: &'static str, id: &RecordId) -> Statement {
     sqlx::query(sql).bind(id.account.0).bind(id.operation).bind(id.key.as_str().to_owned())
 }
 
-fn standing(row: &PgRow) -> Result<Record> {
+pub(super) fn standing(row: &PgRow) -> Result<Record> {
     let state = match column(row, "status")? {
         "processing" => RecordState::Processing { lease_left: lease_left(column(row, "lease_left")?) },
         "done" => RecordState::Done(answer(row)?),

@@ -27,6 +27,8 @@ macro_rules! standing {
     };
 }
 
+pub(super) use standing;
+
 statements! {
     /// Not FOR UPDATE, which would clash with the key-share locks of foreign keys; the order is that of the SKUs.
     PRODUCTS = "
@@ -54,10 +56,10 @@ statements! {
 }
 
 /// Locks and reads everything the batch touches.
-pub(super) async fn shop(transaction: &mut PgConnection, batch: &[Asked]) -> std::result::Result<Shop, Stop> {
+pub(super) async fn shop(transaction: &mut PgConnection, batch: &[&Asked]) -> std::result::Result<Shop, Stop> {
     let products = products(transaction, batch).await?;
     let balances = balances(transaction, batch).await?;
-    let rows = transaction.fetch_all(standing_of(batch)).await?;
+    let rows = transaction.fetch_all(asked_of(STANDING, batch)).await?;
     let now = column(rows.first().ok_or_else(|| broken("no clock"))?, "now")?;
     let mut standing = Vec::new();
     for row in &rows {
@@ -68,22 +70,18 @@ pub(super) async fn shop(transaction: &mut PgConnection, batch: &[Asked]) -> std
 
 async fn products(
     transaction: &mut PgConnection,
-    batch: &[Asked],
+    batch: &[&Asked],
 ) -> std::result::Result<BTreeMap<Sku, Product>, Stop> {
-    let skus: BTreeSet<&str> =
-        batch.iter().flat_map(|asked| &asked.request.lines).map(|line| line.sku.as_str()).collect();
-    let skus: Vec<String> = skus.into_iter().map(str::to_owned).collect();
-    let rows = transaction.fetch_all(sqlx::query(PRODUCTS).bind(skus)).await?;
+    let rows = transaction.fetch_all(sqlx::query(PRODUCTS).bind(skus(batch))).await?;
     let products = rows.iter().map(|row| product(row).map(|p| (p.sku.clone(), p)));
     Ok(products.collect::<Result<_>>()?)
 }
 
 async fn balances(
     transaction: &mut PgConnection,
-    batch: &[Asked],
+    batch: &[&Asked],
 ) -> std::result::Result<HashMap<AccountId, Cents>, Stop> {
-    let accounts: BTreeSet<Uuid> = batch.iter().map(|asked| asked.account.0).collect();
-    let accounts: Vec<Uuid> = accounts.into_iter().collect();
+    let accounts = accounts(batch);
     let mut balances = HashMap::with_capacity(accounts.len());
     for row in transaction.fetch_all(sqlx::query(ACCOUNTS).bind(accounts.clone())).await? {
         balances.insert(AccountId(column(&row, "id")?), column(&row, "balance")?);
@@ -94,10 +92,24 @@ async fn balances(
     }
 }
 
-fn standing_of(batch: &[Asked]) -> super::super::pools::Statement {
+/// The products of the batch, each once.
+pub(super) fn skus(batch: &[&Asked]) -> Vec<String> {
+    let skus: BTreeSet<&str> =
+        batch.iter().flat_map(|asked| &asked.request.lines).map(|line| line.sku.as_str()).collect();
+    skus.into_iter().map(str::to_owned).collect()
+}
+
+/// The accounts of the batch, each once.
+pub(super) fn accounts(batch: &[&Asked]) -> Vec<Uuid> {
+    let accounts: BTreeSet<Uuid> = batch.iter().map(|asked| asked.account.0).collect();
+    accounts.into_iter().collect()
+}
+
+/// A statement whose first seven parameters ask for what bears on the batch by key, reference and content.
+pub(super) fn asked_of(sql: &'static str, batch: &[&Asked]) -> super::super::pools::Statement {
     let named: Vec<_> = batch.iter().filter_map(|a| Some((a.account.0, a.request.reference.as_ref()?))).collect();
     let noticed: Vec<_> = batch.iter().filter_map(|a| Some((a, a.repeat_notice?))).collect();
-    sqlx::query(STANDING)
+    sqlx::query(sql)
         .bind(batch.iter().map(|a| a.account.0).collect::<Vec<_>>())
         .bind(batch.iter().map(|a| a.key.as_str().to_owned()).collect::<Vec<_>>())
         .bind(named.iter().map(|(account, _)| *account).collect::<Vec<_>>())

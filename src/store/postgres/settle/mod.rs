@@ -1,10 +1,12 @@
-//! Settling a batch in one transaction: load under lock, decide, write, commit. Six round trips, however many orders.
+//! Settling a batch that was claimed, in one transaction: load under lock, decide, write, commit. Six round trips, however
+//! many orders. (What nothing stands for goes a shorter way, see [`outright`].)
 //!
 //! Locks are taken in one order by everybody: products (by SKU), accounts (by id), records (by their index). As every
 //! order of an account is written under its account's lock, what [`load`] reads of standing orders is exact; the
 //! constraints on `orders` and the fences are what holds when something outside this service writes.
 
 pub(super) mod load;
+pub(super) mod outright;
 pub(super) mod write;
 
 use std::collections::HashMap;
@@ -58,10 +60,10 @@ pub(super) async fn settle(pools: &Pools, batch: &[Placing], rules: &SettleRules
 }
 
 async fn attempt(pools: &Pools, placings: &[&Placing], rules: &SettleRules) -> std::result::Result<Attempt, Stop> {
-    let batch: Vec<Asked> = placings.iter().map(|placing| placing.asked.clone()).collect();
+    let batch: Vec<&Asked> = placings.iter().map(|placing| &placing.asked).collect();
     let mut transaction = pools.begin(rules.lock_wait).await?;
     let mut shop = load::shop(&mut transaction, &batch).await?;
-    let decisions = decide(&batch, &mut shop);
+    let decisions = decide(batch, &mut shop);
     let outcomes = outcomes(&mut transaction, placings, decisions, rules, shop.now).await?;
 
     let written = write::all(&mut transaction, &outcomes, &shop, rules).await?;
@@ -75,7 +77,9 @@ async fn attempt(pools: &Pools, placings: &[&Placing], rules: &SettleRules) -> s
 
 /// One order of the batch, decided and with its answer.
 pub(super) struct Outcome<'a> {
-    placing: &'a Placing,
+    asked: &'a Asked,
+    /// Of its claim.
+    epoch: i64,
     decision: Decision,
     answer: Answer,
     /// With [`Decision::Stands`]: the order.
@@ -136,7 +140,8 @@ async fn outcomes<'a>(
         };
         let young = |order: &Order| now - order.created_at < rules.key_ttl;
         Outcome {
-            placing,
+            asked: &placing.asked,
+            epoch: placing.epoch,
             answer: (rules.render)(&said, standing.as_ref()),
             leaked: placing.epoch == NEW_RECORD && standing.as_ref().is_some_and(young),
             standing,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
-use super::super::errors::{Stop, column};
+use super::super::errors::{Stop, column, is_taken};
 use super::super::pools::Statement;
 use super::super::records::{millis, smallint};
 use super::Outcome;
@@ -14,15 +14,48 @@ use crate::order::values::{AccountId, Cents, Fingerprint, Sku};
 use crate::order::{Method, Order, PaymentStatus, Status};
 use crate::store::{Answer, SettleRules};
 
+/// The orders of the batch with all that follows them: lines, payments, entries, outbox rows. Parameters 15 to 37. Plain inserts,
+/// as nothing may be kept unless everything went in.
+macro_rules! with_orders {
+    () => {
+        "new AS MATERIALIZED (
+            SELECT * FROM unnest($15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::text[], $20::text[],
+                $21::bigint[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[], $27::text[],
+                $28::uuid[], $29::text[])
+                AS new (id, account_id, key, reference, fingerprint, status, total, currency, method, token, note,
+                    provider_key, payment, message, payload)
+        ), placed AS (
+            INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
+                payment_method, note, created_at, updated_at)
+            SELECT id, account_id, key, reference, fingerprint, status, total, currency, method, note, $30, $30
+            FROM new
+        ), lines AS (
+            INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price)
+            SELECT * FROM unnest($31::uuid[], $32::integer[], $33::text[], $34::text[], $35::integer[], $36::bigint[])
+        ), attempts AS (
+            INSERT INTO payments (order_id, attempt, method, provider_key, token, amount, status, created_at,
+                updated_at, next_check_at)
+            SELECT id, 1, method, provider_key, token, total, payment, $30, $30, $30 + $37 * interval '1 ms' FROM new
+        ), charges AS (
+            INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
+            SELECT account_id, id, 'charge', -total, $30 FROM new WHERE method = 'balance'
+        ), told AS (
+            INSERT INTO outbox (id, topic, payload, created_at)
+            SELECT message, 'order.paid', payload, $30 FROM new WHERE message IS NOT NULL
+        )"
+    };
+}
+pub(super) use with_orders;
+
 statements! {
     /// Every table by arrays. The row of stock or balance is locked by this transaction, so its new value is written
-    /// as it was decided. Lines, payments, entries and outbox rows follow only orders that went in.
+    /// as it was decided. A constraint that speaks ends the transaction, which would not be kept anyway.
     ///
     /// The fence is an upsert because only the arbiter index makes its plan certain (see the adapter's head); a record
     /// that was not there betrays itself by `created_at`, is not counted as held, and the transaction is rolled back.
     /// A record without an answer stays `processing`. One whose claim foresaw its time of expiry, but for the moments since,
     /// keeps it: with no indexed column changed, its indexes need no second entry (a heap-only tuple).
-    WRITE = "
+    WRITE = concat!("
         WITH fenced AS (
             INSERT INTO idempotency_records AS r (account_id, operation, key, epoch, fingerprint, status,
                 lease_expires_at, response_status, response_content_type, response_location, response_body, order_id,
@@ -53,38 +86,9 @@ statements! {
         ), balances AS (
             UPDATE accounts a SET balance = new.balance FROM unnest($13::uuid[], $14::bigint[]) AS new (id, balance)
             WHERE a.id = new.id AND a.id = ANY($13)
-        ), new AS MATERIALIZED (
-            SELECT * FROM unnest($15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::text[], $20::text[],
-                $21::bigint[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[], $27::text[],
-                $28::uuid[], $29::text[])
-                AS new (id, account_id, key, reference, fingerprint, status, total, currency, method, token, note,
-                    provider_key, payment, message, payload)
-        ), placed AS (
-            INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
-                payment_method, note, created_at, updated_at)
-            SELECT id, account_id, key, reference, fingerprint, status, total, currency, method, note, $30, $30
-            FROM new
-            ON CONFLICT DO NOTHING RETURNING id
-        ), lines AS (
-            INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price)
-            SELECT * FROM unnest($31::uuid[], $32::integer[], $33::text[], $34::text[], $35::integer[], $36::bigint[])
-                AS line (order_id)
-            WHERE order_id IN (SELECT id FROM placed)
-        ), attempts AS (
-            INSERT INTO payments (order_id, attempt, method, provider_key, token, amount, status, created_at,
-                updated_at, next_check_at)
-            SELECT id, 1, method, provider_key, token, total, payment, $30, $30, $30 + $37 * interval '1 ms'
-            FROM new JOIN placed USING (id)
-        ), charges AS (
-            INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
-            SELECT account_id, id, 'charge', -total, $30 FROM new JOIN placed USING (id) WHERE method = 'balance'
-        ), told AS (
-            INSERT INTO outbox (id, topic, payload, created_at)
-            SELECT message, 'order.paid', payload, $30 FROM new JOIN placed USING (id) WHERE message IS NOT NULL
-        )
-        SELECT (SELECT count(*) FROM placed) AS placed,
-            ARRAY(SELECT account_id FROM fenced WHERE created_at > '-infinity') AS accounts,
-            ARRAY(SELECT key FROM fenced WHERE created_at > '-infinity') AS keys";
+        ), ", with_orders!(), "
+        SELECT ARRAY(SELECT account_id FROM fenced WHERE created_at > '-infinity') AS accounts,
+            ARRAY(SELECT key FROM fenced WHERE created_at > '-infinity') AS keys");
 
     FORGET = "
         DELETE FROM idempotency_records WHERE account_id = $1 AND operation = 'place_order' AND key = $2
@@ -112,28 +116,34 @@ pub(super) async fn all(
             lost.push(n);
         }
     }
-    let placed: Vec<&Outcome<'_>> = outcomes.iter().filter(|o| order(o).is_some()).collect();
-    let statement = records(sqlx::query(WRITE), outcomes).bind(millis(rules.key_ttl));
-    let statement = changed(statement, &placed, shop);
-    let statement = lines(orders(statement, &placed).bind(shop.now), &placed).bind(millis(rules.first_check));
-    let row = transaction.fetch_one(statement).await?;
+    let placed = placed(outcomes);
+    let statement = changed(records(sqlx::query(WRITE), outcomes, rules), &placed, shop);
+    let statement = orders_and_lines(statement, &placed, shop, rules);
+    let row = match transaction.fetch_one(statement).await {
+        Err(error) if is_taken(&error) => return Ok(Written { lost, complete: false }),
+        row => row?,
+    };
 
     let accounts: Vec<Uuid> = column(&row, "accounts")?;
     let keys: Vec<String> = column(&row, "keys")?;
     let held: HashSet<(Uuid, &str)> = accounts.into_iter().zip(keys.iter().map(String::as_str)).collect();
-    let holds = |o: &Outcome<'_>| held.contains(&(o.placing.asked.account.0, o.placing.asked.key.as_str()));
+    let holds = |o: &Outcome<'_>| held.contains(&(o.asked.account.0, o.asked.key.as_str()));
     lost.extend(outcomes.iter().enumerate().filter(|(_, o)| stored(o).is_some() && !holds(o)).map(|(n, _)| n));
-    let count: i64 = column(&row, "placed")?;
-    Ok(Written { lost, complete: usize::try_from(count).is_ok_and(|count| count == placed.len()) })
+    Ok(Written { lost, complete: true })
+}
+
+/// Those that are placed.
+pub(super) fn placed<'a, 'b>(outcomes: &'b [Outcome<'a>]) -> Vec<&'b Outcome<'a>> {
+    outcomes.iter().filter(|outcome| order(outcome).is_some()).collect()
 }
 
 async fn forget(transaction: &mut PgConnection, outcome: &Outcome<'_>) -> std::result::Result<bool, Stop> {
-    let asked = &outcome.placing.asked;
-    let statement = sqlx::query(FORGET).bind(asked.account.0).bind(asked.key.as_str()).bind(outcome.placing.epoch);
+    let asked = &outcome.asked;
+    let statement = sqlx::query(FORGET).bind(asked.account.0).bind(asked.key.as_str()).bind(outcome.epoch);
     Ok(transaction.fetch_optional(statement).await?.is_some())
 }
 
-fn order<'a>(outcome: &'a Outcome<'_>) -> Option<&'a Order> {
+pub(super) fn order<'a>(outcome: &'a Outcome<'_>) -> Option<&'a Order> {
     match &outcome.decision {
         Decision::Placed(order) => Some(order),
         _ => None,
@@ -154,27 +164,28 @@ fn stored<'a>(outcome: &'a Outcome<'_>) -> Option<Stored<'a>> {
     }
     // That of a standing order is healed: it says what the order says.
     let standing = outcome.standing.as_ref().map(|order| &order.fingerprint);
-    let fingerprint = standing.unwrap_or(&outcome.placing.asked.fingerprint);
+    let fingerprint = standing.unwrap_or(&outcome.asked.fingerprint);
     let unpaid = outcome.unpaid().is_some();
     Some(Stored { fingerprint, answer: (!unpaid).then_some(&outcome.answer) })
 }
 
-/// Parameters 1 to 9.
-fn records(statement: Statement, outcomes: &[Outcome<'_>]) -> Statement {
+/// Parameters 1 to 10.
+pub(super) fn records(statement: Statement, outcomes: &[Outcome<'_>], rules: &SettleRules) -> Statement {
     let kept: Vec<_> = outcomes.iter().filter_map(|o| Some((o, stored(o)?))).collect();
     let answers = || kept.iter().map(|(_, stored)| stored.answer);
     // A record without an answer yet names its order, so that whoever takes it over goes on with that one.
     let named = kept.iter().map(|(o, s)| s.answer.map_or(o.unpaid().map(|order| order.id), |answer| answer.order));
     statement
-        .bind(kept.iter().map(|(o, _)| o.placing.asked.account.0).collect::<Vec<_>>())
-        .bind(kept.iter().map(|(o, _)| o.placing.asked.key.as_str().to_owned()).collect::<Vec<_>>())
-        .bind(kept.iter().map(|(o, _)| o.placing.epoch).collect::<Vec<_>>())
+        .bind(kept.iter().map(|(o, _)| o.asked.account.0).collect::<Vec<_>>())
+        .bind(kept.iter().map(|(o, _)| o.asked.key.as_str().to_owned()).collect::<Vec<_>>())
+        .bind(kept.iter().map(|(o, _)| o.epoch).collect::<Vec<_>>())
         .bind(kept.iter().map(|(_, s)| s.fingerprint.as_str().to_owned()).collect::<Vec<_>>())
         .bind(answers().map(|a| Some(smallint(a?.status))).collect::<Vec<_>>())
         .bind(answers().map(|a| Some(a?.content_type)).collect::<Vec<_>>())
         .bind(answers().map(|a| a?.location.clone()).collect::<Vec<_>>())
         .bind(answers().map(|a| Some(a?.body.to_vec())).collect::<Vec<_>>())
         .bind(named.map(|id| Some(id?.0)).collect::<Vec<_>>())
+        .bind(millis(rules.key_ttl))
 }
 
 /// Parameters 11 to 14: what is left of the products and balances that placed orders took from.
@@ -191,11 +202,21 @@ fn changed(statement: Statement, placed: &[&Outcome<'_>], shop: &Shop) -> Statem
     statement.bind(skus).bind(stock).bind(accounts).bind(balances)
 }
 
+/// Parameters 15 to 37.
+pub(super) fn orders_and_lines(
+    statement: Statement,
+    placed: &[&Outcome<'_>],
+    shop: &Shop,
+    rules: &SettleRules,
+) -> Statement {
+    lines(orders(statement, placed).bind(shop.now), placed).bind(millis(rules.first_check))
+}
+
 /// Parameters 15 to 29.
 fn orders(statement: Statement, placed: &[&Outcome<'_>]) -> Statement {
     let orders: Vec<(&Order, &Outcome<'_>)> = placed.iter().filter_map(|o| Some((order(o)?, *o))).collect();
     let all = || orders.iter().map(|(order, _)| order);
-    let token = |o: &Outcome<'_>| o.placing.asked.request.payment_method.as_ref().map(ToString::to_string);
+    let token = |o: &Outcome<'_>| o.asked.request.payment_method.as_ref().map(ToString::to_string);
     let paid = |order: &Order| order.status == Status::Paid;
     statement
         .bind(all().map(|o| o.id.0).collect::<Vec<_>>())

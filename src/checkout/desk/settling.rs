@@ -1,34 +1,21 @@
-//! The gathering desk, where orders of both faces meet.
-//!
-//! Whatever waits is taken at once, up to [`BATCH`], without ever waiting for more: idle, that is a batch of one; under
-//! load, one disk flush and one row lock per product serve dozens of orders. Two stages, so that a repeat is answered at
-//! once even while the first of its key waits for a row lock:
-//!
-//! 1. the *claimer* claims all keys in one statement and answers those that somebody else holds or has finished;
-//! 2. the *writers* settle what was won, each batch in one transaction.
-//!
-//! The work belongs to the desk: a caller that leaves cannot cut it in half. A batch that fails as a whole is settled
-//! one by one, so that one bad order never fails its neighbours.
+//! Settling what was claimed, each batch in one transaction.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
-use crate::app::{App, Inbox, Reply, Ticket};
+use super::held::{Held, goods};
+use super::{BATCH, Claimed, Waiting, claim_request};
+use crate::app::{App, Reply, Ticket};
+use crate::checkout::charge::{Charging, charge};
+use crate::checkout::settled::overtaken;
 use crate::error::{Error, Result};
-use crate::guard::key::{Claim, Won};
 use crate::guard::{key, unique};
 use crate::order::decide::Decision;
 use crate::order::values::OrderId;
-use crate::store::{Answer, ClaimRequest, Placing, RecordId, SettleRules, Settled, StoreError};
+use crate::store::{Answer, Placing, SettleRules, Settled, StoreError};
 
-use super::charge::{Charging, charge};
-use super::held::{Held, goods};
-use super::settled::{PLACE, answer_of, overtaken};
-
-/// The most orders that are claimed or settled at once: past that a batch saves little and its first waits longer.
-pub const BATCH: usize = 64;
 /// How long a batch waits for row locks before its orders are tried one by one.
 const BATCH_LOCK_WAIT: Duration = Duration::from_millis(1000);
 /// How long an order of a failed batch waits for row locks before it moves to the slow lane: its neighbours wait behind it.
@@ -43,113 +30,21 @@ const RECONNECTS: u32 = 3;
 /// The pause before that: a restarting database needs a moment.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A ticket whose key was won.
-struct Claimed {
-    ticket: Ticket,
-    won: Won,
-}
-
 /// What a writer works with.
 #[derive(Clone)]
-struct Settling {
-    app: App,
+pub(super) struct Settling {
+    pub(super) app: App,
+    pub(super) held: Arc<Held>,
     slow_lanes: Arc<Semaphore>,
-    held: Arc<Held>,
-}
-
-/// Opens the desk: one claimer and `writers` writers (2 on PostgreSQL, 1 on SQLite), which run as long as the app.
-pub fn open(app: &App, mut inbox: Inbox, writers: usize) {
-    // Unbounded, yet bounded: every ticket holds one of the app's seats until it is answered.
-    let (claimed, waiting) = mpsc::unbounded_channel();
-    let waiting = Arc::new(Mutex::new(waiting));
-    let settling =
-        Settling { app: app.clone(), slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)), held: Arc::default() };
-    for _ in 0..writers {
-        tokio::spawn(settling.clone().write(waiting.clone()));
-    }
-    let app = app.clone();
-    tokio::spawn(async move {
-        loop {
-            let mut batch = Vec::with_capacity(BATCH);
-            if inbox.recv_many(&mut batch, BATCH).await == 0 {
-                return;
-            }
-            batch.retain(|ticket| ticket.deadline > Instant::now());
-            claim(&app, batch, &claimed).await;
-        }
-    });
-}
-
-/// Claims a batch; one key whose row is held must not fail its neighbours, so then each is claimed for itself.
-async fn claim(app: &App, batch: Vec<Ticket>, claimed: &mpsc::UnboundedSender<Claimed>) {
-    let Some((batch, error)) = claim_together(app, batch, claimed).await else { return };
-    if !matches!(error, StoreError::Busy(_)) {
-        return refuse(batch, &error);
-    }
-    let alone = batch.len() == 1;
-    let error = Arc::new(error);
-    for ticket in batch {
-        let (app, claimed, error) = (app.clone(), claimed.clone(), error.clone());
-        tokio::spawn(async move {
-            let Some(ticket) = tell_what_stands(&app, ticket).await else { return };
-            if alone {
-                refuse(vec![ticket], &error);
-            } else if let Some((ticket, error)) = claim_together(&app, vec![ticket], &claimed).await {
-                refuse(ticket, &error);
-            }
-        });
-    }
-}
-
-/// Answers a repeat from what stands, which waits for no lock. A ticket that nothing stands for comes back.
-async fn tell_what_stands(app: &App, ticket: Ticket) -> Option<Ticket> {
-    let request = claim_request(&ticket);
-    match app.keys.look(&request.id, &request.fingerprint).await {
-        Ok(Some(Claim::InProgress { lease_left })) if lease_left.is_zero() => Some(ticket),
-        Ok(Some(stands)) => {
-            ticket.answer(answer_of(stands));
-            None
-        }
-        Ok(None) | Err(_) => Some(ticket),
-    }
-}
-
-/// One claim for all: what was won goes on to the writers, everybody else is answered. On an error the batch comes back.
-async fn claim_together(
-    app: &App,
-    batch: Vec<Ticket>,
-    claimed: &mpsc::UnboundedSender<Claimed>,
-) -> Option<(Vec<Ticket>, StoreError)> {
-    let requests: Vec<ClaimRequest> = batch.iter().map(claim_request).collect();
-    let claims = match app.keys.claim(&requests).await {
-        Ok(claims) => claims,
-        Err(error) => return Some((batch, error)),
-    };
-    for (ticket, claim) in batch.into_iter().zip(claims) {
-        match claim {
-            Claim::Claimed(won) => drop(claimed.send(Claimed { ticket, won })),
-            stands => ticket.answer(answer_of(stands)),
-        }
-    }
-    None
-}
-
-fn refuse(batch: Vec<Ticket>, error: &StoreError) {
-    tracing::warn!(orders = batch.len(), %error, "orders could not be claimed");
-    for ticket in batch {
-        ticket.answer(Err(Error::unavailable(&error.to_string())));
-    }
-}
-
-fn claim_request(ticket: &Ticket) -> ClaimRequest {
-    let asked = &ticket.asked;
-    let id = RecordId { account: asked.account, operation: PLACE, key: asked.key.clone() };
-    ClaimRequest { id, fingerprint: asked.fingerprint.clone() }
 }
 
 impl Settling {
+    pub(super) fn new(app: &App, held: Arc<Held>) -> Self {
+        Self { app: app.clone(), held, slow_lanes: Arc::new(Semaphore::new(SLOW_LANES)) }
+    }
+
     /// The loop of one writer.
-    async fn write(self, waiting: Arc<Mutex<mpsc::UnboundedReceiver<Claimed>>>) {
+    pub(super) async fn work(self, waiting: Waiting<Claimed>) {
         loop {
             let mut batch = Vec::with_capacity(BATCH);
             if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
@@ -169,7 +64,7 @@ impl Settling {
         }
         let patience = BATCH_LOCK_WAIT.min(self.app.config.statement_timeout() / 2);
         match self.settle(&batch, patience).await {
-            Ok(settled) => self.hand_out(batch, settled).await,
+            Ok(settled) => self.hand_out(batch, settled),
             Err(error) if batch.len() > 1 && !matches!(error, StoreError::Unreachable(_)) => {
                 tracing::debug!(orders = batch.len(), %error, "a batch is settled one by one");
                 self.one_by_one(batch).await;
@@ -188,7 +83,7 @@ impl Settling {
             }
             let one = [claimed];
             match self.settle(&one, SINGLE_LOCK_WAIT).await {
-                Ok(settled) => self.hand_out(one.into(), settled).await,
+                Ok(settled) => self.hand_out(one.into(), settled),
                 Err(StoreError::Busy(_)) => one.into_iter().for_each(|claimed| self.to_slow_lane(claimed)),
                 Err(error) => self.give_up(one.into(), &error).await,
             }
@@ -204,7 +99,7 @@ impl Settling {
             let result = this.settle_aside(&one).await;
             this.held.leaves(&goods, result.is_ok());
             match result {
-                Ok(settled) => this.hand_out(one.into(), settled).await,
+                Ok(settled) => this.hand_out(one.into(), settled),
                 Err(error) => this.give_up(one.into(), &error).await,
             }
         });
@@ -232,13 +127,7 @@ impl Settling {
             .iter()
             .map(|claimed| Placing { asked: claimed.ticket.asked.clone(), epoch: claimed.won.fence.epoch })
             .collect();
-        let config = &self.app.config;
-        let rules = SettleRules {
-            key_ttl: config.key_ttl,
-            lock_wait,
-            first_check: config.lease,
-            render: self.app.answers.placed,
-        };
+        let rules = self.rules(lock_wait);
         let mut tries = 0;
         loop {
             match self.app.store.settle(&orders, &rules).await {
@@ -252,20 +141,33 @@ impl Settling {
         }
     }
 
+    pub(super) fn rules(&self, lock_wait: Duration) -> SettleRules {
+        let config = &self.app.config;
+        SettleRules {
+            key_ttl: config.key_ttl,
+            lock_wait,
+            first_check: config.lease,
+            render: self.app.answers.placed,
+        }
+    }
+
     /// Gives each caller its own outcome.
-    async fn hand_out(&self, batch: Vec<Claimed>, settled: Vec<Settled>) {
-        for (claimed, settled) in batch.into_iter().zip(settled) {
-            match settled {
-                Settled::Decided { decision, answer, leaked } => {
-                    unique::count(&decision, leaked, &claimed.won.fence.id);
-                    claimed.ticket.answer(outcome_of(decision, answer));
-                }
-                Settled::Unpaid(order) => {
-                    unique::count_unpaid(order == claimed.ticket.asked.id, &claimed.won.fence.id);
-                    self.charge(claimed, order);
-                }
-                Settled::Fenced => self.overtaken(claimed.ticket),
+    fn hand_out(&self, batch: Vec<Claimed>, settled: Vec<Settled>) {
+        batch.into_iter().zip(settled).for_each(|(claimed, settled)| self.give(claimed, settled));
+    }
+
+    /// Gives a caller its outcome.
+    pub(super) fn give(&self, claimed: Claimed, settled: Settled) {
+        match settled {
+            Settled::Decided { decision, answer, leaked } => {
+                unique::count(&decision, leaked, &claimed.won.fence.id);
+                claimed.ticket.answer(outcome_of(decision, answer));
             }
+            Settled::Unpaid(order) => {
+                unique::count_unpaid(order == claimed.ticket.asked.id, &claimed.won.fence.id);
+                self.charge(claimed, order);
+            }
+            Settled::Fenced => self.overtaken(claimed.ticket),
         }
     }
 

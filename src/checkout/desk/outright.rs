@@ -1,0 +1,54 @@
+//! Placing outright: what nothing stands for, in one transaction without a claim; and answers to repeats from what stands.
+
+use tokio::sync::mpsc;
+
+use super::settling::Settling;
+use super::{Claimed, Waiting, claim_request, next_batch};
+use crate::app::Ticket;
+use crate::checkout::settled::answer_of;
+use crate::order::decide::Asked;
+use crate::store::{Outright, PATIENCE};
+
+/// The loop of one writer.
+pub(super) async fn work(settling: Settling, waiting: Waiting<Ticket>, undone: mpsc::UnboundedSender<Ticket>) {
+    loop {
+        let batch = next_batch(&mut *waiting.lock().await).await;
+        if batch.is_empty() {
+            return;
+        }
+        // Goods that somebody holds are waited for aside.
+        let (aside, batch): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|ticket| settling.held.stops(&ticket.asked));
+        aside.into_iter().for_each(|ticket| drop(undone.send(ticket)));
+        if !batch.is_empty() {
+            place(&settling, batch, &undone).await;
+        }
+    }
+}
+
+async fn place(settling: &Settling, batch: Vec<Ticket>, undone: &mpsc::UnboundedSender<Ticket>) {
+    let app = &settling.app;
+    let asked: Vec<&Asked> = batch.iter().map(|ticket| &ticket.asked).collect();
+    let came = match app.store.place(&asked, app.config.lease, &settling.rules(PATIENCE)).await {
+        Ok(came) => came,
+        Err(error) => {
+            tracing::debug!(orders = batch.len(), %error, "a batch goes the way of the claims");
+            vec![Outright::Undone; batch.len()]
+        }
+    };
+    for (ticket, came) in batch.into_iter().zip(came) {
+        match came {
+            Outright::Settled(settled) => {
+                let won = app.keys.won(&claim_request(&ticket).id);
+                settling.give(Claimed { ticket, won }, settled);
+            }
+            Outright::Stands(record) => tell(settling, ticket, record),
+            Outright::Undone => drop(undone.send(ticket)),
+        }
+    }
+}
+
+fn tell(settling: &Settling, ticket: Ticket, record: crate::store::Record) {
+    let claim = settling.app.keys.lost(&claim_request(&ticket), record);
+    ticket.answer(answer_of(claim));
+}
