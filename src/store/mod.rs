@@ -243,12 +243,13 @@ pub trait Store: Send + Sync + 'static {
 
     // --- the queue ---
 
-    /// At most `limit` messages whose time to be published has come, the longest waiting first; no other caller gets them
-    /// before `lease` is over.
-    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>>;
-    /// Marks messages as published, to be published again if their effect does not show.
-    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()>;
-    /// How long the oldest message waits that was never published; zero: there is none.
+    /// At most `limit` messages whose time to be published has come, the longest waiting first. They are counted as published by
+    /// this, and come again when no effect shows for as long as `republish` says: so a relay that publishes them has nothing to
+    /// write down, and one that dies before it did is repeated by another.
+    async fn take_messages(&self, limit: u32, republish: Republish) -> Result<Vec<Message>>;
+    /// Takes that back of messages that were not published: they may be taken at once.
+    async fn give_messages_back(&self, messages: &[Uuid]) -> Result<()>;
+    /// How long the oldest message waits that no relay has taken; zero: there is none.
     async fn publishing_lag(&self) -> Result<Duration>;
     /// The message that told of this order and had its effect within the last `within` (by which it is searched for).
     async fn consumed_message(&self, order: OrderId, within: Duration) -> Result<Option<Message>>;

@@ -232,12 +232,12 @@ impl Store for Postgres {
         orders::overdue(&self.pools, window, limit).await
     }
 
-    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>> {
-        outbox::take(&self.pools, limit, lease).await
+    async fn take_messages(&self, limit: u32, republish: Republish) -> Result<Vec<Message>> {
+        outbox::take(&self.pools, limit, republish).await
     }
 
-    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()> {
-        outbox::mark(&self.pools, messages, republish).await
+    async fn give_messages_back(&self, messages: &[Uuid]) -> Result<()> {
+        outbox::give_back(&self.pools, messages).await
     }
 
     async fn publishing_lag(&self) -> Result<Duration> {

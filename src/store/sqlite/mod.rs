@@ -203,12 +203,12 @@ impl Store for Sqlite {
         orders::overdue(self, window, limit).await
     }
 
-    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>> {
-        outbox::take(self, limit, lease).await
+    async fn take_messages(&self, limit: u32, republish: Republish) -> Result<Vec<Message>> {
+        outbox::take(self, limit, republish).await
     }
 
-    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()> {
-        outbox::mark(self, messages, republish).await
+    async fn give_messages_back(&self, messages: &[Uuid]) -> Result<()> {
+        outbox::give_back(self, messages).await
     }
 
     async fn publishing_lag(&self) -> Result<Duration> {
