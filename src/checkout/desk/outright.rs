@@ -1,13 +1,15 @@
 //! Placing outright: what nothing stands for, in one transaction without a claim; and answers to repeats from what stands.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
 
 use super::settling::Settling;
 use super::{Claimed, Waiting, claim_request, next_batch};
 use crate::app::Ticket;
 use crate::checkout::settled::answer_of;
-use crate::order::decide::Asked;
-use crate::store::{Outright, PATIENCE};
+use crate::order::decide::{Asked, Decision};
+use crate::store::{Outright, PATIENCE, Record, RecordState, Settled};
 
 /// The loop of one writer.
 pub(super) async fn work(settling: Settling, waiting: Waiting<Ticket>, undone: mpsc::UnboundedSender<Ticket>) {
@@ -36,19 +38,34 @@ async fn place(settling: &Settling, batch: Vec<Ticket>, undone: &mpsc::Unbounded
             vec![Outright::Undone; batch.len()]
         }
     };
-    for (ticket, came) in batch.into_iter().zip(came) {
+    for (mut ticket, came) in batch.into_iter().zip(came) {
+        let stands = stands(&came, &ticket, app.config.lease);
+        if let (Some(entered), Some(record)) = (ticket.entered.take_if(|_| stands.is_some()), stands) {
+            entered.tell(record);
+        }
         match came {
             Outright::Settled(settled) => {
                 let won = app.keys.won(&claim_request(&ticket).id);
                 settling.give(Claimed { ticket, won }, settled);
             }
-            Outright::Stands(record) => tell(settling, ticket, record),
+            Outright::Stands(record) => {
+                let claim = app.keys.lost(&claim_request(&ticket), record);
+                ticket.answer(answer_of(claim));
+            }
             Outright::Undone => drop(undone.send(ticket)),
         }
     }
 }
 
-fn tell(settling: &Settling, ticket: Ticket, record: crate::store::Record) {
-    let claim = settling.app.keys.lost(&claim_request(&ticket), record);
-    ticket.answer(answer_of(claim));
+/// The record that stands since, for those who came with the same key meanwhile.
+fn stands(came: &Outright, ticket: &Ticket, lease: Duration) -> Option<Record> {
+    let state = match came {
+        Outright::Stands(record) => return Some(record.clone()),
+        Outright::Settled(Settled::Decided { decision: Decision::Placed(_) | Decision::Refused(_), answer, .. }) => {
+            RecordState::Done(answer.clone())
+        }
+        Outright::Settled(Settled::Unpaid(_)) => RecordState::Processing { lease_left: lease },
+        Outright::Settled(_) | Outright::Undone => return None,
+    };
+    Some(Record { fingerprint: ticket.asked.fingerprint.clone(), epoch: 1, state })
 }

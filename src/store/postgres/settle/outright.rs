@@ -30,10 +30,18 @@ use crate::order::{Method, Product};
 use crate::store::{Outright, RecordState, Result, SettleRules};
 
 statements! {
-    /// The first row tells the clock, and as JSON what the decision needs; the others are the records that are there.
+    /// The row numbered 0 tells the clock, and as JSON what the decision needs; it is left out when there is nothing to decide. The others are the
+    /// records that are there.
     LOAD = concat!("
-        SELECT 0::bigint AS n, date_trunc('milliseconds', clock_timestamp()) AS now,
-            (SELECT json_agg(json_build_array(sku, name, unit_price, currency, stock))
+        WITH found AS MATERIALIZED (
+            SELECT asked.n, r.*
+            FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS asked (account_id, key, n)
+            CROSS JOIN LATERAL (
+                SELECT r.status = 'done' AND r.expires_at <= clock_timestamp() AS expired, ", columns!(), "
+                FROM idempotency_records r
+                WHERE r.account_id = asked.account_id AND r.operation = 'place_order' AND r.key = asked.key LIMIT 1) r
+        ), shop AS (
+            SELECT (SELECT json_agg(json_build_array(sku, name, unit_price, currency, stock))
                 FROM products WHERE sku = ANY($8)) AS products,
             (SELECT json_agg(json_build_array(id, balance)) FROM accounts WHERE id = ANY($9)) AS balances,
             (SELECT json_agg(json_build_array(o.id, o.account_id, o.idempotency_key, o.reference, o.fingerprint,
@@ -48,16 +56,17 @@ statements! {
                 standing!("o.fingerprint = asked.content AND o.status <> 'cancelled'
                     AND o.created_at >= now() - asked.notice * interval '1 s'
                     ORDER BY o.created_at DESC, o.id DESC"), "
-            ) o) AS standing,
+            ) o) AS standing
+            WHERE (SELECT count(*) FROM found) < cardinality($1)
+        )
+        SELECT 0::bigint AS n, date_trunc('milliseconds', clock_timestamp()) AS now, products, balances, standing,
             false AS expired, NULL::text AS fingerprint, NULL::bigint AS epoch, NULL::text AS status,
             NULL::bigint AS lease_left, NULL::smallint AS response_status, NULL::text AS response_content_type,
             NULL::text AS response_location, NULL::bytea AS response_body, NULL::uuid AS order_id
+        FROM shop
         UNION ALL
-        SELECT asked.n, NULL, NULL, NULL, NULL, r.*
-        FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS asked (account_id, key, n)
-        CROSS JOIN LATERAL (
-            SELECT r.status = 'done' AND r.expires_at <= clock_timestamp(), ", columns!(), " FROM idempotency_records r
-            WHERE r.account_id = asked.account_id AND r.operation = 'place_order' AND r.key = asked.key LIMIT 1) r");
+        SELECT n, NULL, NULL, NULL, NULL, expired, fingerprint, epoch, status, lease_left, response_status,
+            response_content_type, response_location, response_body, order_id FROM found");
 
     /// Parameters as in the room's other writing, but stock and balances are what is taken from them, beside the price that was
     /// read ($38), what is to be left of balances that must not have moved (null: may have; $39), and the lease ($40).
@@ -133,7 +142,7 @@ async fn attempt(
             }
         }
     }
-    let mut shop = shop.ok_or_else(|| broken("no clock"))?;
+    let Some(mut shop) = shop else { return Ok(came) };
     let open: Vec<usize> = (0..batch.len()).filter(|n| open[*n] && is_sure(batch[*n], &shop)).collect();
     let decisions = decide(open.iter().map(|n| batch[*n]), &mut shop);
     let decided = open.into_iter().zip(decisions).filter(|(_, decision)| !matches!(decision, Decision::Stands { .. }));
