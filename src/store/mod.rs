@@ -28,8 +28,8 @@ use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId
 use crate::order::{Order, Product};
 
 pub use change::{Change, ChangeRules, Changed, Conclusion, Due, ProviderEvent};
-pub use placing::{Outright, PATIENCE, Placing, SettleRules, Settled};
 pub use message::{Grant, Granted, Message, ORDER_PAID, Republish};
+pub use placing::{Outright, PATIENCE, Placing, SettleRules, Settled};
 pub use story::{RecordFilter, RecordStatus, RecordStory};
 pub use sweep::Sweep;
 

@@ -12,11 +12,7 @@ use crate::guard::key::Claim;
 use crate::store::{ClaimRequest, StoreError};
 
 /// The loop of the claimer.
-pub(super) async fn work(
-    app: App,
-    mut waiting: Inbox,
-    claimed: mpsc::UnboundedSender<Claimed>,
-) {
+pub(super) async fn work(app: App, mut waiting: Inbox, claimed: mpsc::UnboundedSender<Claimed>) {
     loop {
         let batch = next_batch(&mut waiting).await;
         if batch.is_empty() {

@@ -19,8 +19,7 @@ pub(super) async fn work(settling: Settling, waiting: Waiting<Ticket>, undone: m
             return;
         }
         // Goods that somebody holds are waited for aside.
-        let (aside, batch): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|ticket| settling.held.stops(&ticket.asked));
+        let (aside, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|ticket| settling.held.stops(&ticket.asked));
         aside.into_iter().for_each(|ticket| drop(undone.send(ticket)));
         if !batch.is_empty() {
             place(&settling, batch, &undone).await;
@@ -61,9 +60,9 @@ async fn place(settling: &Settling, batch: Vec<Ticket>, undone: &mpsc::Unbounded
 fn stands(came: &Outright, ticket: &Ticket, lease: Duration) -> Option<Record> {
     let state = match came {
         Outright::Stands(record) => return Some(record.clone()),
-        Outright::Settled(Settled::Decided { decision: Decision::Placed(_) | Decision::Refused(_), answer, .. }) => {
-            RecordState::Done(answer.clone())
-        }
+        Outright::Settled(Settled::Decided {
+            decision: Decision::Placed(_) | Decision::Refused(_), answer, ..
+        }) => RecordState::Done(answer.clone()),
         Outright::Settled(Settled::Unpaid(_)) => RecordState::Processing { lease_left: lease },
         Outright::Settled(_) | Outright::Undone => return None,
     };

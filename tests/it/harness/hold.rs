@@ -105,7 +105,9 @@ impl Gate {
         let records = |moment, status| (moment, "idempotency_records", "key", format!("NEW.status = '{status}'"));
         let moments = match place {
             // There a claim is taken over by an update.
-            Place::Claim => vec![("INSERT", "idempotency_records", "key", "true".into()), records("UPDATE", "processing")],
+            Place::Claim => {
+                vec![("INSERT", "idempotency_records", "key", "true".into()), records("UPDATE", "processing")]
+            }
             Place::Order => vec![("INSERT", "orders", "idempotency_key", "true".into())],
             Place::Answer => vec![records("UPDATE", "done")],
             Place::Commit => panic!("SQLite has no trigger there"),

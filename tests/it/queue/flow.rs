@@ -8,10 +8,10 @@ use oncegate::config::Redis;
 use oncegate::order::life::Happening;
 use oncegate::order::values::{AccountId, OrderId};
 use oncegate::store::{Grant, Republish};
+use oncegate::worker::Next;
 use oncegate::worker::coupons::{CAMPAIGN, CONSUMER, Consumer};
 use oncegate::worker::queue::{self, Queue};
 use oncegate::worker::relay::Relay;
-use oncegate::worker::Next;
 use redis::cmd;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -232,7 +232,8 @@ async fn two_of_everything_under_load_and_a_cancellation_in_between() {
     let mut workers = JoinSet::new();
     for _ in 0..2 {
         let second = line.t.second().await;
-        let (relay, consumer) = (Relay::new(second.clone(), line.queue(), REPUBLISH), Consumer::new(second, line.queue()));
+        let (relay, consumer) =
+            (Relay::new(second.clone(), line.queue(), REPUBLISH), Consumer::new(second, line.queue()));
         let (stopped, stopped_too) = (stop.clone(), stop.clone());
         workers.spawn(async move {
             while !stopped.is_cancelled() {

@@ -7,6 +7,7 @@
 
 pub(super) mod load;
 pub(super) mod outright;
+pub(super) mod shelf;
 pub(super) mod write;
 
 use std::collections::HashMap;
