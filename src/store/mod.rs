@@ -34,7 +34,7 @@ pub use story::{RecordFilter, RecordStatus, RecordStory};
 pub use sweep::Sweep;
 
 /// What can go wrong in a database, as far as callers act on it.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum StoreError {
     /// It cannot be reached, or went away in the middle (the outcome may be unknown).
     #[error("database unreachable: {0}")]
@@ -154,6 +154,15 @@ pub struct OrderRef {
     pub fingerprint: Fingerprint,
 }
 
+/// An account as a form for orders needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buyer {
+    /// Its balance in minor units.
+    pub balance: Cents,
+    /// The youngest of its `place_order` keys that is `processing` under a live lease.
+    pub under_way: Option<Key>,
+}
+
 /// One granted coupon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coupon {
@@ -193,8 +202,6 @@ pub trait Store: Send + Sync + 'static {
     /// Gives claims up: lease over now, row kept, so that a retry runs at once. Fenced: never touches a record
     /// that was taken over or completed.
     async fn release(&self, fences: &[Fence]) -> Result<()>;
-    /// The youngest `place_order` key of this account that is `processing` under a live lease.
-    async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>>;
 
     // --- placing ---
 
@@ -284,6 +291,8 @@ pub trait Store: Send + Sync + 'static {
     async fn open_account(&self, subject: &Subject, opening: Cents) -> Result<AccountId>;
     /// Its balance in minor units.
     async fn balance(&self, account: AccountId) -> Result<Cents>;
+    /// What a form shows and holds of it.
+    async fn buyer(&self, account: AccountId) -> Result<Buyer>;
     /// Its coupons, newest first.
     async fn coupons(&self, account: AccountId) -> Result<Vec<Coupon>>;
 

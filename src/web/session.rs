@@ -79,9 +79,17 @@ pub async fn known(session: &Session) -> Result<Option<Subject>> {
 /// # Errors
 /// `Unavailable` when the database gives no answer.
 pub async fn known_or_new(session: &Session) -> Result<Subject> {
-    if let Some(subject) = known(session).await? {
-        return Ok(subject);
+    match known(session).await? {
+        Some(subject) => Ok(subject),
+        None => begin(session).await,
     }
+}
+
+/// A new visitor, for a session that is no known one.
+///
+/// # Errors
+/// `Unavailable` when the database gives no answer.
+pub async fn begin(session: &Session) -> Result<Subject> {
     let visitor = Uuid::new_v4();
     remember(session, visitor).await?;
     Ok(Subject::visitor(visitor))

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::decided::Decided;
-use crate::order::values::{AccountId, Fingerprint, Key};
-use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
+use crate::order::values::{AccountId, Fingerprint};
+use crate::store::{Answer, Buyer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
 use recent::Recent;
 pub use running::Entered;
 use running::Running;
@@ -153,19 +153,21 @@ impl Keys {
         Ok(stands.or_else(|| Some((Record { fingerprint: runs?, epoch: 1, state }, false))))
     }
 
-    /// A `place_order` key of this account that is under way: the youngest in the table, or what runs in this process and is not
-    /// in the table yet.
+    /// The account as a form needs it; under way is the youngest of its keys in the table, or what runs in this process and is not in
+    /// the table yet.
     ///
     /// # Errors
     /// When the database gives no answer.
-    pub async fn under_way(&self, account: AccountId) -> Result<Option<Key>> {
-        let runs = self.running.of(account);
-        if let Some(key) = self.store.key_under_way(account).await? {
-            return Ok(Some(key));
+    pub async fn buyer(&self, account: AccountId) -> Result<Buyer> {
+        let runs = self.running.of(account); // before the table: what has left since is in there
+        let mut buyer = self.store.buyer(account).await?;
+        if let (None, Some(id)) = (&buyer.under_way, runs)
+            && self.store.record(&id).await?.is_none()
+        {
+            // A repeat of what is finished runs as well, for a moment; this is none.
+            buyer.under_way = Some(id.key);
         }
-        let Some(id) = runs else { return Ok(None) };
-        // A repeat of what is finished runs as well, for a moment.
-        Ok(self.store.record(&id).await?.is_none().then_some(id.key))
+        Ok(buyer)
     }
 
     /// Stores the answer under a claim; `false`: the claim was taken over meanwhile and nothing was stored.

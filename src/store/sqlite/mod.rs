@@ -47,9 +47,9 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
-    OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result,
-    SettleRules, Settled, Store, StoreError, Sweep,
+    Answer, Buyer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted,
+    Message, OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish,
+    Result, SettleRules, Settled, Store, StoreError, Sweep,
 };
 use crate::order::decide::Asked;
 use crate::order::life::Life;
@@ -155,10 +155,6 @@ impl Store for Sqlite {
         fences::release(self, fences).await
     }
 
-    async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>> {
-        records::key_under_way(self, account).await
-    }
-
     async fn place(&self, batch: &[&Asked], _lease: Duration, _rules: &SettleRules) -> Result<Vec<Outright>> {
         Ok(vec![Outright::Undone; batch.len()])
     }
@@ -253,6 +249,10 @@ impl Store for Sqlite {
 
     async fn balance(&self, account: AccountId) -> Result<Cents> {
         accounts::balance(self, account).await
+    }
+
+    async fn buyer(&self, account: AccountId) -> Result<Buyer> {
+        accounts::buyer(self, account).await
     }
 
     async fn coupons(&self, account: AccountId) -> Result<Vec<Coupon>> {

@@ -1,5 +1,5 @@
 //! Placing what nothing stands for yet, in one round trip: a statement that writes record, order and all the rest, if everything
-//! still is as the decision had it; it is its own transaction. The decision goes by what was read last ([`Shelf`]), and where that
+//! still is as the decision had it; it is its own transaction. The decision goes by what was read last ([`Lately`]), and where that
 //! does not fit (too little in stock, a record that stands), the statement tells how it is instead, for a decision that does.
 //!
 //! What was read without locks may change before it is written. So stock and balances are written as differences, under the
@@ -22,8 +22,8 @@ use uuid::Uuid;
 use super::super::errors::{Stop, broken, column, is_outdated, parsed};
 use super::super::pools::{Pools, Statement};
 use super::super::records::{columns, millis, standing};
+use super::lately::Lately;
 use super::load::{accounts, asked_of, named_and_noticed, skus, standing};
-use super::shelf::Shelf;
 use super::write::{order, orders_and_lines, placed, records, with_orders};
 use super::{NEW_RECORD, Outcome};
 use crate::order::decide::{Asked, Decision, Shop, Standing, decide};
@@ -193,22 +193,22 @@ pub(in super::super) async fn place(
     lease: Duration,
     rules: &SettleRules,
 ) -> Result<Vec<Outright>> {
-    pools.on_outright(async |connection| attempt(connection, &pools.shelf, batch, lease, rules).await).await
+    pools.on_outright(async |connection| attempt(connection, &pools.lately, batch, lease, rules).await).await
 }
 
 async fn attempt(
     connection: &mut PgConnection,
-    shelf: &Shelf,
+    lately: &Lately,
     batch: &[&Asked],
     lease: Duration,
     rules: &SettleRules,
 ) -> std::result::Result<Vec<Outright>, Stop> {
     let mut came = vec![Outright::Undone; batch.len()];
-    let rows = match guess(shelf, batch, rules) {
+    let rows = match guess(lately, batch, rules) {
         None => connection.fetch_all(asked_of(LOAD, batch).bind(skus(batch)).bind(accounts(batch))).await?,
         Some((now, outcomes)) => match write(connection, &outcomes, now, lease, rules).await? {
             Written::All(row) => {
-                shelf.told(column(&row, "now")?);
+                lately.told(column(&row, "now")?);
                 return Ok(outcomes.into_iter().map(|one| Outright::Settled(one.settled())).collect());
             }
             Written::Nothing(rows) => rows,
@@ -216,10 +216,10 @@ async fn attempt(
         },
     };
     let (mut shop, open) = read(&rows, batch, &mut came)?;
-    shelf.saw(&shop);
+    lately.saw(&shop);
     let open: Vec<usize> = open.into_iter().filter(|n| is_sure(batch[*n], &shop)).collect();
     let decisions = decide(open.iter().map(|n| batch[*n]), &mut shop);
-    shelf.expects(open.len() == batch.len() && decisions.iter().all(|one| matches!(one, Decision::Placed(_))));
+    lately.expects(open.len() == batch.len() && decisions.iter().all(|one| matches!(one, Decision::Placed(_))));
     let decided = open.into_iter().zip(decisions).filter(|(_, decision)| !matches!(decision, Decision::Stands { .. }));
     let (places, outcomes): (Vec<usize>, Vec<Outcome<'_>>) =
         decided.map(|(n, decision)| (n, outcome(batch[n], decision, rules))).unzip();
@@ -232,8 +232,8 @@ async fn attempt(
 }
 
 /// The batch as it will be decided if nothing has changed since somebody looked last and there is enough of everything.
-fn guess<'a>(shelf: &Shelf, batch: &[&'a Asked], rules: &SettleRules) -> Option<(OffsetDateTime, Vec<Outcome<'a>>)> {
-    let mut shop = shelf.guess(batch)?;
+fn guess<'a>(lately: &Lately, batch: &[&'a Asked], rules: &SettleRules) -> Option<(OffsetDateTime, Vec<Outcome<'a>>)> {
+    let mut shop = lately.guess(batch)?;
     let decisions = decide(batch.iter().copied(), &mut shop);
     let fit =
         |(asked, decision): (&&Asked, &Decision)| matches!(decision, Decision::Placed(_)) && is_sure(asked, &shop);

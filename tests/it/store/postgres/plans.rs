@@ -53,7 +53,7 @@ const LOOKED_FOR: [(&str, &str); 26] = [
 /// These read a whole range on purpose: the catalogue, the migrations, the few records of one visitor, and what only
 /// operators ask.
 const READ_ON: [&str; 7] =
-    ["PRODUCTS", "APPLIED", "UNDER_WAY", "LIST_RECORDS", "FIND_RECORDS", "FIND_RECORDS_OF", "FREE_RECORDS"];
+    ["PRODUCTS", "APPLIED", "BUYERS", "LIST_RECORDS", "FIND_RECORDS", "FIND_RECORDS_OF", "FREE_RECORDS"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_scans_a_table_that_grows_whatever_the_planner_knows_of_it() {

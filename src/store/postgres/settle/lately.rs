@@ -20,7 +20,7 @@ const RECKONED: Duration = Duration::from_secs(10);
 const PLENTY: i64 = i64::MAX / 4;
 
 /// One for each process.
-pub(in super::super) struct Shelf {
+pub(in super::super) struct Lately {
     products: Cache<Sku, Product>,
     /// The database's clock at a moment of ours.
     clock: Mutex<Option<(Instant, OffsetDateTime)>>,
@@ -28,13 +28,13 @@ pub(in super::super) struct Shelf {
     hopeful: AtomicBool,
 }
 
-impl Default for Shelf {
+impl Default for Lately {
     fn default() -> Self {
         Self { products: Cache::new(PRODUCTS), clock: Mutex::default(), hopeful: AtomicBool::new(true) }
     }
 }
 
-impl Shelf {
+impl Lately {
     /// What a decision about this batch will probably find.
     pub(super) fn guess(&self, batch: &[&Asked]) -> Option<Shop> {
         if !self.hopeful.load(Ordering::Relaxed) {
