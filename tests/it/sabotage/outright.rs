@@ -19,8 +19,8 @@ use crate::harness::site::{Site, eventually, in_turn};
 const LEASE: u64 = 30;
 /// Without a lease to wait for, on a starved machine.
 const SOON: Duration = Duration::from_secs(10);
-/// What "at once" means there.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// A tenth of a second for the held row, a claim and a look at it, there.
+const SHORTLY: Duration = Duration::from_secs(3);
 
 /// When a gate is opened under a request whose process was killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,9 +144,10 @@ async fn a_form_rendered_while_its_submission_is_placed_carries_the_key_and_orde
     site.holds().await;
 }
 
-/// Both pairs: what runs is known to its process at once, and where a claim can be written to all before long.
+/// Both pairs. Where a claim can be written, it is before long, and all others are told so; where nothing can, they wait for what
+/// comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_six_at_once_whose_goods_are_held_all_but_one_for_each_process_are_told_at_once_and_one_is_placed() {
+async fn of_six_at_once_over_two_processes_whose_goods_are_held_one_is_placed_and_the_others_are_told_in_time() {
     let site = Site::open(&[]).await;
     let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
     let services = site.start_two().await;
@@ -158,27 +159,25 @@ async fn of_six_at_once_whose_goods_are_held_all_but_one_for_each_process_are_to
         let (client, order, at) = (client.clone(), order.clone(), in_turn(&services, n));
         sent.spawn(async move { client.order(at, "k", &order).await });
     }
-    for _ in 0..4 {
-        let told = sent.join_next().await.unwrap().unwrap();
-        assert!(told.is_in_progress(LEASE), "{told:?}");
-    }
-    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     if site.shares_a_server() {
-        site.wait_for_processing(1).await;
-        assert!(begun.elapsed() < 2 * AT_ONCE, "{:?}", begun.elapsed());
-        for service in &services {
-            let told = client.order(service.main, "k", &order).await;
+        for _ in 0..5 {
+            let told = sent.join_next().await.unwrap().unwrap();
             assert!(told.is_in_progress(LEASE), "{told:?}");
         }
+        assert!(begun.elapsed() < SHORTLY, "{:?}", begun.elapsed());
+        assert_eq!(site.processing().await, 1);
+    } else {
+        tokio::time::sleep(Duration::from_millis(300)).await; // nothing shows: all wait for the file's lock
+        assert!(sent.try_join_next().is_none(), "nobody knows what will come of it");
     }
     hold.release().await;
     become_one(&site, &services, &sent.join_all().await, "k", &order).await;
 }
 
-/// The first is held up where its order is written, which nobody else sees. Whoever repeats it elsewhere waits for it, and if that
-/// takes too long goes first.
+/// The first is held up where its order is written, which nobody else sees. Whoever repeats it waits for it, and if that takes
+/// too long goes first at another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_that_is_held_up_and_its_duplicate_at_another_process_become_one() {
+async fn an_order_that_is_held_up_and_its_duplicates_in_either_process_become_one() {
     let Some(site) = Site::on_postgres(&[]).await else { return };
     let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
     let services = site.start_two().await;
@@ -188,20 +187,19 @@ async fn an_order_that_is_held_up_and_its_duplicate_at_another_process_become_on
         let gate = Gate::close(&site.under, Place::Order).await;
         let first = send(&client, services[0].main, &key, &order);
         eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
-        let begun = Instant::now();
-        let told = client.order(services[0].main, &key, &order).await;
-        assert!(told.is_in_progress(LEASE), "{told:?}");
-        assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
-        let second = send(&client, services[1].main, &key, &order);
+        let duplicates = [0, 1].map(|at| send(&client, services[at].main, &key, &order));
         tokio::time::sleep(Duration::from_millis(held_for)).await;
         gate.open(&site.under).await;
-        let answers = [first.await.unwrap().unwrap(), second.await.unwrap().unwrap()];
+        let mut answers = vec![first.await.unwrap().unwrap()];
+        for duplicate in duplicates {
+            answers.push(duplicate.await.unwrap().unwrap());
+        }
         assert_eq!(site.orders().await, i64::try_from(n).unwrap() + 1);
         become_one(&site, &services, &answers, &key, &order).await;
     }
 }
 
-/// One of them was worked on, the other is its replay or was told that it is under way; whoever asks again is told the same.
+/// One of them was worked on, the others are its replays or were told that it is under way; whoever asks again is told the same.
 async fn become_one(site: &Site, services: &[Service; 2], answers: &[Seen], key: &str, order: &Value) {
     let client = site.client("a").await;
     let firsts: Vec<_> = answers.iter().filter(|answer| answer.status == 201 && !answer.replayed()).collect();
