@@ -26,6 +26,8 @@ mod fences;
 mod grants;
 mod orders;
 mod outbox;
+mod outcome;
+mod outright;
 mod payments;
 mod placing;
 mod records;
@@ -159,8 +161,8 @@ impl Store for Sqlite {
         records::key_under_way(self, account).await
     }
 
-    async fn place(&self, batch: &[&Asked], _lease: Duration, _rules: &SettleRules) -> Result<Vec<Outright>> {
-        Ok(vec![Outright::Undone; batch.len()])
+    async fn place(&self, batch: &[&Asked], lease: Duration, rules: &SettleRules) -> Result<Vec<Outright>> {
+        outright::place(self, batch, lease, rules).await
     }
 
     async fn settle(&self, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {
