@@ -11,12 +11,9 @@ use crate::config::{Settings, name};
 const FILTERS: &str =
     "a level (error, warn, info, debug, trace, off), or a list of them and TARGET=LEVEL such as info,oncegate=debug";
 
-/// What is logged where nobody says. The sessions' library opens several spans for each request, which say nothing.
-const USUAL: &str = "info,tower_sessions=warn";
-
 /// Starts the log, on stdout or stderr.
 pub(super) fn start(settings: &Settings, on_stdout: bool) -> Result<(), Failure> {
-    let filter = settings.log_filter()?.unwrap_or(USUAL);
+    let filter = settings.log_filter()?.unwrap_or("info");
     let usable = filter.split(',').all(is_directive).then(|| EnvFilter::builder().parse(filter).ok()).flatten();
     let bad = || Failure::Usage(format!("{} is {filter:?}; allowed: {FILTERS}", name::LOG));
     let filter = usable.ok_or_else(bad)?;

@@ -32,8 +32,12 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// The layers around a listener's routes.
 pub(super) fn around(routes: Router) -> Router {
     let no_store = SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // The first is the outermost.
-    routes.layer((from_fn(observe), no_store, CatchPanicLayer::custom(panicked), from_fn(limit_time_of_body)))
+    // The last is the outermost.
+    routes
+        .layer(from_fn(limit_time_of_body))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(no_store)
+        .layer(from_fn(observe))
 }
 
 /// A bug outside of what the API catches itself (the panic hook has logged it). Whoever sees this may send the same

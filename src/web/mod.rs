@@ -57,15 +57,12 @@ pub fn router(app: App) -> Router {
         .route("/static/{*name}", get(assets::serve))
         .fallback(|| async { Message::NotFound })
         .method_not_allowed_fallback(|| async { Message::MethodNotAllowed })
-        // One layer of many, the outermost first: each one of its own would be copied and put into a box for each request.
-        .layer((
-            from_fn_with_state(app.clone(), language::speak),
-            from_fn(dress),
-            session::layer(&app),
-            from_fn_with_state(app.clone(), patience),
-            from_fn_with_state(app.clone(), origin::check),
-            DefaultBodyLimit::max(BODY_LIMIT),
-        ))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn_with_state(app.clone(), origin::check))
+        .layer(from_fn_with_state(app.clone(), patience))
+        .layer(session::layer(&app))
+        .layer(from_fn(dress))
+        .layer(from_fn_with_state(app.clone(), language::speak))
         .with_state(app)
 }
 
