@@ -26,6 +26,8 @@ mod fences;
 mod grants;
 mod orders;
 mod outbox;
+mod outcome;
+mod outright;
 mod payments;
 mod placing;
 mod records;
@@ -155,8 +157,8 @@ impl Store for Sqlite {
         fences::release(self, fences).await
     }
 
-    async fn place(&self, batch: &[&Asked], _lease: Duration, _rules: &SettleRules) -> Result<Vec<Outright>> {
-        Ok(vec![Outright::Undone; batch.len()])
+    async fn place(&self, batch: &[&Asked], lease: Duration, rules: &SettleRules) -> Result<Vec<Outright>> {
+        outright::place(self, batch, lease, rules).await
     }
 
     async fn settle(&self, batch: &[Placing], rules: &SettleRules) -> Result<Vec<Settled>> {

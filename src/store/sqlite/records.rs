@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::row::{damaged, get, span, uuid};
 use super::{Commit, Result, Sqlite, StoreError, Tx, clock, fault, now};
 use crate::order::values::{Fingerprint, OrderId};
-use crate::store::{Answer, ClaimRequest, ClaimResult, Record, RecordId, RecordState};
+use crate::store::{Answer, ClaimRequest, ClaimResult, Outright, Record, RecordId, RecordState};
 
 /// How long an unfinished record is kept at least; completion sets the real time. A day, as operators look at what
 /// was left unfinished on the next morning.
-const UNFINISHED_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+pub(super) const UNFINISHED_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// `$2` is the "now" of a transaction, which judges all its rows by one reading; null: the moment of this statement.
 pub(super) const READ: &str = concat!(
@@ -46,7 +46,7 @@ impl<'a> Asked<'a> {
 }
 
 /// A record as it is in the table, which may be one that no longer stands.
-struct Kept {
+pub(super) struct Kept {
     record: Record,
     expired: bool,
 }
@@ -55,6 +55,11 @@ impl Kept {
     /// Done and past its time: as if it were not there, but for its epoch.
     fn is_over(&self) -> bool {
         self.expired && matches!(self.record.state, RecordState::Done(_))
+    }
+
+    /// What it says to who asks with this content, without a claim.
+    pub(super) fn outright(self, content: &Fingerprint) -> Outright {
+        if self.is_over() || self.can_be_taken_over(content) { Outright::Undone } else { Outright::Stands(self.record) }
     }
 
     fn can_be_taken_over(&self, content: &Fingerprint) -> bool {
@@ -148,7 +153,7 @@ pub(super) async fn read(store: &Sqlite, id: &RecordId) -> Result<Option<Record>
 }
 
 /// The records of these ids, in their order.
-async fn read_kept(
+pub(super) async fn read_kept(
     db: impl sqlx::SqliteExecutor<'_>,
     ids: &[&RecordId],
     now: Option<i64>,

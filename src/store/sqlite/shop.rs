@@ -1,14 +1,16 @@
-//! What a decision needs, read under the write lock: one statement, one row, however many orders.
+//! What a decision needs, read under the write lock: one statement, one row, however many orders. And the clock: one "now"
+//! for all that the transaction does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::row::{damaged, from_millis, get};
-use super::{Result, StoreError, Tx, accounts, fault};
+use super::row::{damaged, from_millis, get, span};
+use super::{Result, StoreError, Tx, fault, now};
 use crate::order::Product;
 use crate::order::decide::{Asked, Shop, Standing};
 use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId, Reference, Sku};
@@ -28,12 +30,18 @@ macro_rules! standing {
 /// the same account with the same key, the same reference, or the same content recently enough for the repeat notice;
 /// three questions, so that each has its index whatever SQLite thinks of an OR.
 pub(super) const SHOP: &str = concat!(
-    "WITH asked AS MATERIALIZED (
-         SELECT value ->> 'account' AS account_id, value ->> 'key' AS key, value ->> 'reference' AS reference,
-                value ->> 'content' AS content, value ->> 'since' AS since
-         FROM json_each($1)
+    "WITH clock AS MATERIALIZED (SELECT ",
+    now!(),
+    " AS now), asked AS MATERIALIZED (
+         SELECT each.key AS place, value ->> 'account' AS account_id, value ->> 'key' AS key,
+                value ->> 'reference' AS reference, value ->> 'content' AS content,
+                clock.now - (value ->> 'notice') AS since
+         FROM clock CROSS JOIN json_each($1) AS each
      )
-     SELECT
+     SELECT clock.now,
+         (SELECT json_group_array(json_array(asked.place, r.epoch, r.status = 'processing'))
+          FROM asked CROSS JOIN idempotency_records AS r
+          WHERE r.account_id = asked.account_id AND r.operation = 'place_order' AND r.key = asked.key) AS records,
          (SELECT json_group_array(json_array(p.sku, p.name, p.unit_price, p.currency, p.stock))
           FROM json_each($2) AS wanted CROSS JOIN products AS p WHERE p.sku = wanted.value) AS products,
          (SELECT json_group_array(json_array(a.id, a.balance))
@@ -45,7 +53,8 @@ pub(super) const SHOP: &str = concat!(
     standing!("o.reference = asked.reference"),
     " UNION ALL ",
     standing!("o.created_at > asked.since AND o.fingerprint = asked.content AND o.status <> 'cancelled'"),
-    ")) AS standing"
+    ")) AS standing
+     FROM clock"
 );
 
 /// What is asked, as far as orders that stand bear on it.
@@ -55,41 +64,72 @@ struct Question<'a> {
     key: &'a str,
     reference: Option<&'a str>,
     content: &'a str,
-    /// From when on the same content is too recent, in milliseconds since 1970.
-    since: Option<i64>,
+    /// For how long the same content is too recent, in milliseconds.
+    notice: Option<i64>,
 }
 
 impl<'a> Question<'a> {
-    fn of(asked: &'a Asked, now: i64) -> Self {
-        let millis = |seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+    fn of(asked: &&'a Asked) -> Self {
         Self {
             account: asked.account.0,
             key: asked.key.as_str(),
             reference: asked.request.reference.as_ref().map(Reference::as_str),
             content: asked.fingerprint.as_str(),
-            since: asked.repeat_notice.map(|seconds| now.saturating_sub(millis(seconds))),
+            notice: asked.repeat_notice.map(|seconds| span(Duration::from_secs(seconds))),
         }
     }
 }
 
-pub(super) async fn load(tx: &mut Tx, asked: &[Asked], now: i64) -> Result<Shop> {
-    let questions: Vec<_> = asked.iter().map(|asked| Question::of(asked, now)).collect();
+/// A record that is there, in short.
+#[derive(Clone, Copy)]
+pub(super) struct RecordThere {
+    epoch: i64,
+    processing: bool,
+}
+
+impl RecordThere {
+    /// Whether it is still that of a claim with this epoch.
+    pub(super) fn is_claimed_under(self, epoch: i64) -> bool {
+        self.processing && self.epoch == epoch
+    }
+}
+
+/// What the database says to a batch.
+pub(super) struct Loaded {
+    pub(super) shop: Shop,
+    /// Milliseconds since 1970.
+    pub(super) now: i64,
+    /// Of each of the batch, if it is there.
+    pub(super) records: Vec<Option<RecordThere>>,
+}
+
+pub(super) async fn load(tx: &mut Tx, asked: &[&Asked]) -> Result<Loaded> {
+    let questions: Vec<_> = asked.iter().map(Question::of).collect();
     let skus: BTreeSet<&str> =
         asked.iter().flat_map(|asked| &asked.request.lines).map(|line| line.sku.as_str()).collect();
     let buyers: BTreeSet<Uuid> = asked.iter().map(|asked| asked.account.0).collect();
     let row = sqlx::query(SHOP)
         .bind(Json(questions))
         .bind(Json(skus))
-        .bind(Json(&buyers))
+        .bind(Json(buyers))
         .fetch_one(&mut **tx)
         .await
         .map_err(fault)?;
-    let balances = balances(&row)?;
-    if let Some(missing) = buyers.into_iter().map(AccountId).find(|buyer| !balances.contains_key(buyer)) {
-        return Err(accounts::missing(missing));
+    let now = get(&row, "now")?;
+    let clock = from_millis(now).ok_or_else(|| StoreError::Broken("the clock is out of range".into()))?;
+    let shop = Shop { products: products(&row)?, balances: balances(&row)?, standing: standing(&row)?, now: clock };
+    Ok(Loaded { shop, now, records: records(&row, asked.len())? })
+}
+
+fn records(row: &SqliteRow, asked: usize) -> Result<Vec<Option<RecordThere>>> {
+    let Json(rows) = get::<Json<Vec<(usize, i64, u8)>>>(row, "records")?;
+    let mut records = vec![None; asked];
+    for (place, epoch, processing) in rows {
+        if let Some(record) = records.get_mut(place) {
+            *record = Some(RecordThere { epoch, processing: processing != 0 });
+        }
     }
-    let now = from_millis(now).ok_or_else(|| StoreError::Broken("the clock is out of range".into()))?;
-    Ok(Shop { products: products(&row)?, balances, standing: standing(&row)?, now })
+    Ok(records)
 }
 
 fn products(row: &SqliteRow) -> Result<BTreeMap<Sku, Product>> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sqlx::{ConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -230,6 +230,53 @@ async fn a_transaction_that_sqlite_has_ended_by_itself_does_not_block_the_next()
     sqlx::raw_sql("ROLLBACK").execute(&mut *tx).await.unwrap();
     drop(tx);
     shop.claimed(shop.asked("k", 1)).await;
+}
+
+// --- placing outright ---
+
+impl Shop {
+    async fn outright(&self, ask: &Asked) -> Result<Outright> {
+        Ok(self.store.place(&[ask], LEASE, &rules()).await?.remove(0))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeats_are_told_what_stands_while_somebody_holds_the_lock_and_new_orders_do_not_wait_long() {
+    let shop = Shop::open().await;
+    let first = shop.asked("k", 1);
+    shop.outright(&first).await.unwrap();
+    let other = shop.lock_from_outside().await;
+    let stands = shop.outright(&first).await;
+    assert!(matches!(stands, Ok(Outright::Stands(_))), "{stands:?}");
+    let busy = shop.outright(&shop.asked("new", 1)).await;
+    assert!(matches!(busy, Err(StoreError::Busy(_))), "{busy:?}");
+    other.close().await.unwrap();
+    let placed = shop.outright(&shop.asked("new", 1)).await;
+    assert!(matches!(placed, Ok(Outright::Settled(_))), "{placed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_came_between_the_look_and_the_lock_keeps_its_key() {
+    let shop = Shop::open().await;
+    let ask = shop.asked("k", 1);
+    let mut tx = shop.store.begin(Commit::Quick).await.unwrap();
+    let mut placing = Box::pin(shop.outright(&ask));
+    // Long enough for the look; were it not, the claim would be seen by it, which is right as well.
+    let waits = timeout(PATIENCE / 10, &mut placing).await;
+    assert!(waits.is_err(), "{waits:?}");
+    sqlx::query(
+        "INSERT INTO idempotency_records (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, expires_at)
+         VALUES ($1, 'place_order', 'k', $2, 'processing', 1, 9e15, 9e15)",
+    )
+    .bind(ask.account.0.hyphenated())
+    .bind(ask.fingerprint.as_str())
+    .execute(&mut *tx)
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    let came = placing.await;
+    assert!(matches!(came, Ok(Outright::Undone | Outright::Stands(_))), "{came:?}");
+    assert_eq!(shop.orders().await, 0);
 }
 
 // --- deciding and healing ---

@@ -9,6 +9,7 @@ mod due;
 mod life;
 mod orders;
 mod outbox;
+mod outright;
 mod postgres;
 mod races;
 mod records;

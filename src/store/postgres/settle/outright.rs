@@ -84,7 +84,7 @@ macro_rules! standing_orders {
 
 /// What was read: in the row numbered 0 the clock, whether all was written, and as JSON what a decision needs, in the others the records.
 macro_rules! read {
-    ($written:literal, $unless:literal, $skus:literal, $accounts:literal) => {
+    ($written:literal, $from:literal, $unless:literal, $skus:literal, $accounts:literal) => {
         concat!(
             "
         SELECT 0::bigint AS n, date_trunc('milliseconds', clock_timestamp()) AS now, ",
@@ -120,7 +120,7 @@ statements! {
     /// Nothing but the records is read where each key has one.
     LOAD = concat!("
         WITH ", found!(), ", ", standing_orders!("$3", "$4", "$5", "$6", "$7"),
-        read!("false", "(SELECT count(*) FROM found) < cardinality($1)", "$8", "$9"));
+        read!("false", "", "(SELECT count(*) FROM found) < cardinality($1)", "$8", "$9"));
 
     /// Writes what was decided if everything is as the decision had it; else nothing, and tells how it is.
     ///
@@ -175,7 +175,7 @@ statements! {
             ORDER BY account_id, key COLLATE \"C\"
             RETURNING key
         ), ", with_orders!("WHERE (SELECT ok FROM fits)"),
-        read!("CASE WHEN NOT (SELECT ok FROM fits) THEN false
+        read!("CASE WHEN NOT fits.ok THEN false
             ELSE 1 / CASE
                 WHEN (SELECT count(*) FROM stock WHERE currency <> '') <> cardinality($11) THEN 0
                 WHEN (SELECT count(*) FROM balances
@@ -183,7 +183,7 @@ statements! {
                     CROSS JOIN LATERAL (SELECT a.balance AS before FROM accounts a WHERE a.id = balances.id LIMIT 1) a
                     WHERE subject <> '' AND (NOT alone OR balance = before - taken)) <> cardinality($13) THEN 0
                 WHEN (SELECT count(*) FROM kept) <> cardinality($1) THEN 0
-                ELSE 1 END = 1 END", "NOT (SELECT ok FROM fits)", "$11", "$1"));
+                ELSE 1 END = 1 END", "FROM fits", "NOT fits.ok", "$11", "$1"));
 }
 
 /// See [`Store::place`](crate::store::Store::place).
