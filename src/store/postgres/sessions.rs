@@ -21,9 +21,12 @@ statements! {
         )
         SELECT min(asked.n) AS n, ", unhurried!(), " FROM created JOIN asked USING (id) GROUP BY created.id");
     SAVE = "UPDATE sessions SET data = $2, expires_at = $3 WHERE id = $1";
+    /// The expiry is looked at outside of what finds the row: a plan that was made while the table was empty would as soon
+    /// read all sessions by it.
     LOAD = "
         SELECT asked.n, s.data FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, n)
-        CROSS JOIN LATERAL (SELECT data FROM sessions WHERE id = asked.id AND expires_at > now() LIMIT 1) s";
+        CROSS JOIN LATERAL (SELECT data, expires_at FROM sessions WHERE id = asked.id LIMIT 1) s
+        WHERE s.expires_at > now()";
     DELETE = "DELETE FROM sessions WHERE id = $1";
 }
 
