@@ -9,7 +9,7 @@ use super::{Claimed, Waiting, claim_request, next_batch};
 use crate::app::Ticket;
 use crate::checkout::settled::answer_of;
 use crate::order::decide::{Asked, Decision};
-use crate::store::{Outright, PATIENCE, Record, RecordState, Settled};
+use crate::store::{Outright, PATIENCE, Record, RecordState, Settled, StoreError};
 
 /// The loop of one writer.
 pub(super) async fn work(settling: Settling, waiting: Waiting<Ticket>, undone: mpsc::UnboundedSender<Ticket>) {
@@ -33,7 +33,12 @@ async fn place(settling: &Settling, batch: Vec<Ticket>, undone: &mpsc::Unbounded
     let came = match app.store.place(&asked, app.config.lease, &settling.rules(PATIENCE)).await {
         Ok(came) => came,
         Err(error) => {
-            tracing::debug!(orders = batch.len(), %error, "a batch goes the way of the claims");
+            let orders = batch.len();
+            match &error {
+                // The claims may do better, but it has to be looked at.
+                StoreError::Broken(_) => tracing::warn!(orders, %error, "a batch could not be placed outright"),
+                _ => tracing::debug!(orders, %error, "a batch goes the way of the claims"),
+            }
             vec![Outright::Undone; batch.len()]
         }
     };

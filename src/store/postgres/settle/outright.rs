@@ -108,7 +108,9 @@ macro_rules! read {
                 fingerprint, (extract(epoch FROM created_at) * 1000)::bigint)) FROM earlier) END AS standing,
             false AS expired, NULL::text AS fingerprint, NULL::bigint AS epoch, NULL::text AS status,
             NULL::bigint AS lease_left, NULL::smallint AS response_status, NULL::text AS response_content_type,
-            NULL::text AS response_location, NULL::bytea AS response_body, NULL::uuid AS order_id
+            NULL::text AS response_location, NULL::bytea AS response_body, NULL::uuid AS order_id ",
+            $from,
+            "
         UNION ALL
         SELECT n, NULL, false, NULL, NULL, NULL, expired, fingerprint, epoch, status, lease_left, response_status,
             response_content_type, response_location, response_body, order_id FROM found"
