@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sqlx::postgres::PgRow;
+
 use super::errors::{broken, column, stored_option};
 use super::gather::{Gather, place};
 use super::pools::Pools;
@@ -114,12 +116,13 @@ async fn buyers(pools: Arc<Pools>, accounts: Vec<AccountId>) -> Result<Vec<Resul
     let ids: Vec<_> = accounts.iter().map(|account| account.0).collect();
     let mut found: Vec<_> = accounts.into_iter().map(|account| Err(missing(account))).collect();
     for row in pools.query(|| sqlx::query(BUYERS).bind(ids.clone())).await? {
-        let buyer = || {
-            Ok(Buyer { balance: column(&row, "balance")?, under_way: stored_option(&row, "under_way", Key::parse)? })
-        };
-        *place(&row, &mut found)? = buyer();
+        *place(&row, &mut found)? = seen(&row);
     }
     Ok(found)
+}
+
+fn seen(row: &PgRow) -> Result<Buyer> {
+    Ok(Buyer { balance: column(row, "balance")?, under_way: stored_option(row, "under_way", Key::parse)? })
 }
 
 pub(super) async fn coupons(pools: &Pools, account: AccountId) -> Result<Vec<Coupon>> {
