@@ -116,12 +116,12 @@ async fn buyers(pools: Arc<Pools>, accounts: Vec<AccountId>) -> Result<Vec<Resul
     let ids: Vec<_> = accounts.iter().map(|account| account.0).collect();
     let mut found: Vec<_> = accounts.into_iter().map(|account| Err(missing(account))).collect();
     for row in pools.query(|| sqlx::query(BUYERS).bind(ids.clone())).await? {
-        *place(&row, &mut found)? = buyer_in(&row);
+        *place(&row, &mut found)? = seen(&row);
     }
     Ok(found)
 }
 
-fn buyer_in(row: &PgRow) -> Result<Buyer> {
+fn seen(row: &PgRow) -> Result<Buyer> {
     Ok(Buyer { balance: column(row, "balance")?, under_way: stored_option(row, "under_way", Key::parse)? })
 }
 
