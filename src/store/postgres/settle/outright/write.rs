@@ -24,7 +24,7 @@ statements! {
     ///
     /// Parameters as in the room's other writing, but: stock and balances are what is taken from them ($12, $14); beside them
     /// price, name and currency of the products ($38 to $40), whether a balance must not move meanwhile ($41), the lease ($42), and
-    /// what the placed orders must not meet, as in [`LOAD`] ($43 to $47).
+    /// what the placed orders must not meet, as in `LOAD` ($43 to $47).
     ///
     /// Between looking and writing another transaction may get on. Only an upsert takes its rows in a given order and by what
     /// they are then; one that was not there betrays itself by the empty text that it would have. Whatever does not fit after
