@@ -50,8 +50,8 @@ use uuid::Uuid;
 
 use super::{
     Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
-    OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result, SettleRules,
-    Settled, Store, StoreError, Sweep,
+    OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result,
+    SettleRules, Settled, Store, StoreError, Sweep,
 };
 use crate::order::decide::Asked;
 use crate::order::life::Life;
