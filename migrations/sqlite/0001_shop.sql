@@ -33,10 +33,7 @@ CREATE TABLE account_entries (
 -- Money moves once per order and kind.
 CREATE UNIQUE INDEX account_entries_once_per_order ON account_entries (order_id, kind) WHERE order_id IS NOT NULL;
 
--- The sum of an account.
-CREATE INDEX account_entries_by_account ON account_entries (account_id);
-
--- Layer 3. The two UNIQUE constraints hold for ever, whatever became of tokens and records: one key, one order, and
+-- Layer 3. The constraints on key and reference hold for ever, whatever became of tokens and records: one key, one order, and
 -- one reference, one order (for clients that change their key).
 CREATE TABLE orders (
     id              TEXT    NOT NULL PRIMARY KEY,
@@ -51,9 +48,11 @@ CREATE TABLE orders (
     note            TEXT,
     created_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
     updated_at      INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
-    CONSTRAINT orders_account_key_once UNIQUE (account_id, idempotency_key),
-    CONSTRAINT orders_account_reference_once UNIQUE (account_id, reference)
+    CONSTRAINT orders_account_key_once UNIQUE (account_id, idempotency_key)
 ) STRICT;
+
+-- An index of its own, because most orders have no reference and need not be in it.
+CREATE UNIQUE INDEX orders_account_reference_once ON orders (account_id, reference) WHERE reference IS NOT NULL;
 
 -- The list of an account's orders, newest first, and the repeat notice.
 CREATE INDEX orders_by_account ON orders (account_id, created_at DESC, id DESC);

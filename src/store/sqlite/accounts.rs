@@ -79,11 +79,23 @@ pub(super) fn missing(account: AccountId) -> StoreError {
     StoreError::Broken(format!("there is no account {account}"))
 }
 
-pub(super) const WRITE_BALANCES: &str = "
-    UPDATE accounts AS a SET balance = new.value ->> 1 FROM json_each($1) AS new WHERE a.id = new.value ->> 0";
+/// Writes what is left to accounts; the parameter: ids with their balance.
+macro_rules! write_balances {
+    ($left:literal) => {
+        concat!(
+            "UPDATE accounts AS a SET balance = rest.value ->> 1 FROM json_each(",
+            $left,
+            ") AS rest WHERE a.id = rest.value ->> 0"
+        )
+    };
+}
+pub(super) use write_balances;
 
-pub(super) async fn write_balances(tx: &mut Tx, balances: &[(Uuid, Cents)]) -> Result<()> {
-    sqlx::query(WRITE_BALANCES).bind(Json(balances)).execute(&mut **tx).await.map_err(fault)?;
+pub(super) const WRITE_BALANCES: &str = write_balances!("$1");
+
+pub(super) async fn write_balance(tx: &mut Tx, account: AccountId, balance: Cents) -> Result<()> {
+    let left = Json([(account.0, balance)]);
+    sqlx::query(WRITE_BALANCES).bind(left).execute(&mut **tx).await.map_err(fault)?;
     Ok(())
 }
 
@@ -94,26 +106,41 @@ pub(super) enum Kind {
     Refund,
 }
 
-/// Once per order and kind: a second one is refused by the index.
-pub(super) async fn insert_entries(tx: &mut Tx, entries: &[(&Order, Cents)], kind: Kind, now: i64) -> Result<()> {
+/// Writes why balances moved, once per order and kind: a second one is refused by the index. The parameters: accounts with
+/// order and amount; the kind; the clock.
+macro_rules! insert_entries {
+    ($entries:literal, $kind:literal, $now:literal) => {
+        concat!(
+            "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
+             SELECT new.value ->> 0, new.value ->> 1, ",
+            $kind,
+            ", new.value ->> 2, ",
+            $now,
+            " FROM json_each(",
+            $entries,
+            ") AS new"
+        )
+    };
+}
+pub(super) use insert_entries;
+
+/// An account's entry for an order, as [`insert_entries!`] takes it.
+pub(super) fn entry(order: &Order, amount: Cents) -> (Uuid, Uuid, Cents) {
+    (order.account.0, order.id.0, amount)
+}
+
+pub(super) async fn insert_entry(tx: &mut Tx, order: &Order, amount: Cents, kind: Kind, now: i64) -> Result<()> {
     let kind = match kind {
         Kind::Charge => "charge",
         Kind::Refund => "refund",
     };
-    if entries.is_empty() {
-        return Ok(());
-    }
-    let rows: Vec<_> = entries.iter().map(|(order, amount)| (order.account.0, order.id.0, *amount)).collect();
-    sqlx::query(
-        "INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
-         SELECT new.value ->> 0, new.value ->> 1, $2, new.value ->> 2, $3 FROM json_each($1) AS new",
-    )
-    .bind(Json(rows))
-    .bind(kind)
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
+    sqlx::query(insert_entries!("$1", "$2", "$3"))
+        .bind(Json([entry(order, amount)]))
+        .bind(kind)
+        .bind(now)
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
     Ok(())
 }
 

@@ -59,9 +59,10 @@ async fn write_all(store: &Sqlite, sql: &'static str, rows: &[Product]) -> Resul
 
 pub(super) async fn set_stock(store: &Sqlite, sku: &Sku, stock: i64) -> Result<bool> {
     let mut tx = store.begin(Commit::Durable).await?;
-    let known = write_stock(&mut tx, &[(sku.as_str(), stock)]).await? == 1;
+    let left = Json([(sku.as_str(), stock)]);
+    let written = sqlx::query(WRITE_STOCK).bind(left).execute(&mut *tx).await.map_err(fault)?;
     tx.commit().await.map_err(fault)?;
-    Ok(known)
+    Ok(written.rows_affected() == 1)
 }
 
 /// Puts units back; a product that is not there any more takes none.
@@ -75,11 +76,16 @@ pub(super) async fn add_stock(tx: &mut Tx, sku: &Sku, quantity: Quantity) -> Res
     Ok(())
 }
 
-pub(super) const WRITE_STOCK: &str = "
-    UPDATE products AS p SET stock = rest.value ->> 1 FROM json_each($1) AS rest WHERE p.sku = rest.value ->> 0";
-
-/// Writes what is left of products, and tells how many of them there are.
-pub(super) async fn write_stock(tx: &mut Tx, left: &[(&str, i64)]) -> Result<u64> {
-    let written = sqlx::query(WRITE_STOCK).bind(Json(left)).execute(&mut **tx).await.map_err(fault)?;
-    Ok(written.rows_affected())
+/// Writes what is left of products; the parameter: SKUs with their stock.
+macro_rules! write_stock {
+    ($left:literal) => {
+        concat!(
+            "UPDATE products AS p SET stock = rest.value ->> 1 FROM json_each(",
+            $left,
+            ") AS rest WHERE p.sku = rest.value ->> 0"
+        )
+    };
 }
+pub(super) use write_stock;
+
+pub(super) const WRITE_STOCK: &str = write_stock!("$1");

@@ -78,11 +78,11 @@ impl Writing<'_> {
         }
         if writes.entry != 0 {
             let (order, kind) = (&self.after.order, if writes.entry < 0 { Kind::Charge } else { Kind::Refund });
-            accounts::write_balances(self.tx, &[(order.account.0, self.after.balance)]).await?;
-            accounts::insert_entries(self.tx, &[(order, writes.entry)], kind, self.now).await?;
+            accounts::write_balance(self.tx, order.account, self.after.balance).await?;
+            accounts::insert_entry(self.tx, order, writes.entry, kind, self.now).await?;
         }
         if writes.became_paid {
-            outbox::tell_paid(self.tx, &[&self.after.order], self.now).await?;
+            outbox::tell_paid(self.tx, &self.after.order, self.now).await?;
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Writing<'_> {
             self.expect(held)?;
         }
         match &writes.new_attempt {
-            Some(attempt) => payments::insert(self.tx, &[(id, attempt)], now, first_check).await,
+            Some(attempt) => payments::insert(self.tx, id, attempt, now, first_check).await,
             None => Ok(()),
         }
     }

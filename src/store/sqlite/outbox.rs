@@ -8,15 +8,20 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::row::{get, span, uuid};
-use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
+use super::{Commit, Result, Sqlite, Tx, fault, now};
 use crate::order::Order;
 use crate::order::values::OrderId;
 use crate::store::{Message, ORDER_PAID, Republish};
 
-/// A list of lists. `$1`: the clock.
-pub(super) const DUE: &str = "
-    SELECT json_group_array(json_array(id, topic, payload)) FROM (
-        SELECT id, topic, payload FROM outbox WHERE consumed_at IS NULL AND due_at <= $1 ORDER BY due_at LIMIT $2)";
+/// A list of lists, and the clock.
+pub(super) const DUE: &str = concat!(
+    "SELECT json_group_array(json_array(id, topic, payload)) AS due, ",
+    now!(),
+    " AS now FROM (
+        SELECT id, topic, payload FROM outbox WHERE consumed_at IS NULL AND due_at <= ",
+    now!(),
+    " ORDER BY due_at LIMIT $1)"
+);
 
 /// A message that comes again was published before.
 pub(super) const TAKE: &str = "
@@ -25,8 +30,11 @@ pub(super) const TAKE: &str = "
         due_at = $2 + min($4, $3 << min(publishings, 20))
     WHERE id IN (SELECT value FROM json_each($1))";
 
-pub(super) const GIVE_BACK: &str = "
-    UPDATE outbox SET publishings = max(publishings - 1, 0), due_at = $2 WHERE id IN (SELECT value FROM json_each($1))";
+pub(super) const GIVE_BACK: &str = concat!(
+    "UPDATE outbox SET publishings = max(publishings - 1, 0), due_at = ",
+    now!(),
+    " WHERE id IN (SELECT value FROM json_each($1))"
+);
 
 pub(super) const LAG: &str = concat!(
     "SELECT max(0, ",
@@ -42,22 +50,38 @@ pub(super) const CONSUMED: &str = concat!(
     " - $2 AND topic = $3 AND payload ->> 'order_id' = $1 ORDER BY consumed_at DESC LIMIT 1"
 );
 
-pub(super) async fn tell_paid(tx: &mut Tx, orders: &[&Order], now: i64) -> Result<()> {
-    if orders.is_empty() {
-        return Ok(());
-    }
-    let payload = |order: &Order| json!({ "order_id": order.id.0, "account_id": order.account.0 }).to_string();
-    let rows: Vec<_> = orders.iter().map(|order| (Uuid::now_v7(), payload(order))).collect();
-    sqlx::query(
-        "INSERT INTO outbox (id, topic, payload, created_at, due_at)
-         SELECT new.value ->> 0, $2, new.value ->> 1, $3, $3 FROM json_each($1) AS new",
-    )
-    .bind(Json(rows))
-    .bind(ORDER_PAID)
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
+/// Writes messages, due at once. The parameters: ids with payloads; the topic; the clock.
+macro_rules! insert_messages {
+    ($messages:literal, $topic:literal, $now:literal) => {
+        concat!(
+            "INSERT INTO outbox (id, topic, payload, created_at, due_at)
+             SELECT new.value ->> 0, ",
+            $topic,
+            ", new.value ->> 1, ",
+            $now,
+            ", ",
+            $now,
+            " FROM json_each(",
+            $messages,
+            ") AS new"
+        )
+    };
+}
+pub(super) use insert_messages;
+
+/// What [`ORDER_PAID`] tells of an order, as [`insert_messages!`] takes it.
+pub(super) fn paid(order: &Order) -> (Uuid, String) {
+    (Uuid::now_v7(), json!({ "order_id": order.id.0, "account_id": order.account.0 }).to_string())
+}
+
+pub(super) async fn tell_paid(tx: &mut Tx, order: &Order, now: i64) -> Result<()> {
+    sqlx::query(insert_messages!("$1", "$2", "$3"))
+        .bind(Json([paid(order)]))
+        .bind(ORDER_PAID)
+        .bind(now)
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
     Ok(())
 }
 
@@ -69,9 +93,8 @@ pub(super) async fn take(store: &Sqlite, limit: u32, republish: Republish) -> Re
         return Ok(Vec::new());
     }
     let mut tx = store.begin(Commit::Quick).await?;
-    let now = clock(&mut tx).await?;
-    let due = sqlx::query_scalar(DUE).bind(now).bind(limit).fetch_one(&mut *tx).await;
-    let Json(due): Json<Vec<(Uuid, String, String)>> = due.map_err(fault)?;
+    let row = sqlx::query(DUE).bind(limit).fetch_one(&mut *tx).await.map_err(fault)?;
+    let (now, Json(due)) = (get::<i64>(&row, "now")?, get::<Json<Vec<(Uuid, String, String)>>>(&row, "due")?);
     let ids: Vec<Uuid> = due.iter().map(|(id, ..)| *id).collect();
     sqlx::query(TAKE)
         .bind(Json(ids))
@@ -96,8 +119,7 @@ pub(super) async fn consumed(store: &Sqlite, order: OrderId, within: Duration) -
 
 pub(super) async fn give_back(store: &Sqlite, messages: &[Uuid]) -> Result<()> {
     let mut tx = store.begin(Commit::Quick).await?;
-    let now = clock(&mut tx).await?;
-    sqlx::query(GIVE_BACK).bind(Json(messages)).bind(now).execute(&mut *tx).await.map_err(fault)?;
+    sqlx::query(GIVE_BACK).bind(Json(messages)).execute(&mut *tx).await.map_err(fault)?;
     tx.commit().await.map_err(fault)
 }
 

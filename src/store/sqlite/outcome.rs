@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use uuid::Uuid;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
 
+use super::placing::{self, Left};
 use super::row::{span, to_millis};
-use super::{Result, StoreError, Tx, accounts, catalogue, orders, placing};
+use super::{Result, StoreError, Tx, orders};
 use crate::order::decide::{Asked, Decision, Shop};
 use crate::order::values::{AccountId, Cents, OrderId, Sku};
 use crate::order::{Method, Order, Status};
@@ -104,26 +106,26 @@ impl Means {
         Self { stock, balances: shop.balances.clone() }
     }
 
-    /// Writes what is left in the `shop`, once for each row, however many orders shared it, and the orders that took the rest.
-    pub(super) async fn write_taken(
+    /// What is left in the `shop` of what was taken from, once for each row, however many orders shared it.
+    fn left<'s>(&self, shop: &'s Shop) -> Left<'s> {
+        let stock = shop.products.iter().filter(|(sku, product)| self.stock.get(*sku) != Some(&product.stock));
+        let balances = shop.balances.iter().filter(|(account, balance)| self.balances.get(*account) != Some(*balance));
+        Left {
+            stock: stock.map(|(sku, product)| (sku.as_str(), product.stock)).collect(),
+            balances: balances.map(|(account, balance)| (account.0, *balance)).collect(),
+        }
+    }
+
+    /// The statements that write what was taken from the `shop`, and the orders that took it; see [`placing::statements`].
+    pub(super) fn statements<'q>(
         &self,
-        tx: &mut Tx,
+        sql: &'static str,
         shop: &Shop,
         outcomes: &[Outcome<'_>],
         rules: &SettleRules,
         now: i64,
-    ) -> Result<()> {
-        let changed = shop.products.iter().filter(|(sku, product)| self.stock.get(*sku) != Some(&product.stock));
-        let stock: Vec<(&str, i64)> = changed.map(|(sku, product)| (sku.as_str(), product.stock)).collect();
-        if !stock.is_empty() {
-            catalogue::write_stock(tx, &stock).await?;
-        }
-        let changed = shop.balances.iter().filter(|(account, balance)| self.balances.get(*account) != Some(*balance));
-        let balances: Vec<(Uuid, Cents)> = changed.map(|(account, balance)| (account.0, *balance)).collect();
-        if !balances.is_empty() {
-            accounts::write_balances(tx, &balances).await?;
-        }
+    ) -> Query<'q, sqlx::Sqlite, SqliteArguments> {
         let placed = outcomes.iter().filter_map(|outcome| Some((outcome.asked, outcome.placed()?)));
-        placing::insert(tx, &placed.collect::<Vec<_>>(), now, span(rules.first_check)).await
+        placing::statements(sql, self.left(shop), &placed.collect::<Vec<_>>(), now, span(rules.first_check))
     }
 }

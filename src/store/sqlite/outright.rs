@@ -10,10 +10,11 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::outcome::{Means, NEW_RECORD, Outcome};
+use super::placing::WRITE_WITH_RECORDS;
 use super::records::{self, UNFINISHED_KEPT_MS};
 use super::row::span;
 use super::shop::{self, Loaded};
-use super::{Commit, Result, Sqlite, Tx, fault};
+use super::{Commit, Result, Sqlite, fault};
 use crate::order::decide::{Asked, Decision, decide};
 use crate::store::{Outright, PATIENCE, RecordId, SettleRules};
 
@@ -51,8 +52,16 @@ pub(super) async fn place(
     if outcomes.iter().all(Outcome::forgotten) {
         tx.rollback().await.map_err(fault)?;
     } else {
-        before.write_taken(&mut tx, &shop, &outcomes, rules, now).await?;
-        insert_records(&mut tx, &outcomes, lease, rules, now).await?;
+        let records: Vec<_> = outcomes.iter().filter(|outcome| !outcome.forgotten()).map(New::of).collect();
+        before
+            .statements(WRITE_WITH_RECORDS, &shop, &outcomes, rules, now)
+            .bind(Json(records))
+            .bind(now + span(lease))
+            .bind(now + UNFINISHED_KEPT_MS)
+            .bind(now + span(rules.key_ttl))
+            .execute(&mut *tx)
+            .await
+            .map_err(fault)?;
         tx.commit().await.map_err(fault)?;
     }
     for (place, outcome) in places.into_iter().zip(outcomes) {
@@ -100,35 +109,4 @@ impl<'a> New<'a> {
             body: said.map(|answer| hex::encode(&answer.body)),
         }
     }
-}
-
-/// Keeps the records of what was settled without a claim.
-async fn insert_records(
-    tx: &mut Tx,
-    outcomes: &[Outcome<'_>],
-    lease: Duration,
-    rules: &SettleRules,
-    now: i64,
-) -> Result<()> {
-    let rows: Vec<_> = outcomes.iter().filter(|outcome| !outcome.forgotten()).map(New::of).collect();
-    sqlx::query(
-        "INSERT INTO idempotency_records
-             (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, response_status,
-              response_content_type, response_location, response_body, order_id, created_at, completed_at, expires_at)
-         SELECT new.value ->> 'account', 'place_order', new.value ->> 'key', new.value ->> 'content',
-                iif(new.value ->> 'status' IS NULL, 'processing', 'done'), 1, $2, new.value ->> 'status',
-                new.value ->> 'content_type', new.value ->> 'location', unhex(new.value ->> 'body'),
-                new.value ->> 'order', $3, iif(new.value ->> 'status' IS NULL, NULL, $3),
-                iif(new.value ->> 'status' IS NULL, $4, $5)
-         FROM json_each($1) AS new",
-    )
-    .bind(Json(rows))
-    .bind(now + span(lease))
-    .bind(now)
-    .bind(now + UNFINISHED_KEPT_MS)
-    .bind(now + span(rules.key_ttl))
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
 }

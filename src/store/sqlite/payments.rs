@@ -31,7 +31,7 @@ pub(super) const ORDER_OF: &str = "SELECT order_id FROM payments WHERE provider_
 
 /// An attempt as the statement takes it.
 #[derive(Serialize)]
-struct NewAttempt<'a> {
+pub(super) struct NewAttempt<'a> {
     order: Uuid,
     number: i32,
     method: &'static str,
@@ -43,7 +43,7 @@ struct NewAttempt<'a> {
 }
 
 impl<'a> NewAttempt<'a> {
-    fn of(order: OrderId, attempt: &'a Attempt) -> Self {
+    pub(super) fn of(order: OrderId, attempt: &'a Attempt) -> Self {
         Self {
             order: order.0,
             number: attempt.number,
@@ -57,24 +57,41 @@ impl<'a> NewAttempt<'a> {
     }
 }
 
-/// Writes new attempts, to be looked at after `first_check` milliseconds if they are then still in doubt; a refund at
-/// once.
-pub(super) async fn insert(tx: &mut Tx, attempts: &[(OrderId, &Attempt)], now: i64, first_check: i64) -> Result<()> {
-    let rows: Vec<_> = attempts.iter().map(|(order, attempt)| NewAttempt::of(*order, attempt)).collect();
-    sqlx::query(
-        "INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status, created_at,
-                               updated_at, next_check_at)
-         SELECT new.value ->> 'order', new.value ->> 'number', new.value ->> 'method', new.value ->> 'provider_key',
-                new.value ->> 'provider_id', new.value ->> 'token', new.value ->> 'amount', new.value ->> 'status',
-                $2, $2, iif(new.value ->> 'status' = 'refund_due', $2, $2 + $3)
-         FROM json_each($1) AS new",
-    )
-    .bind(Json(rows))
-    .bind(now)
-    .bind(first_check)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
+/// Writes new attempts, to be looked at after some milliseconds if they are then still in doubt; a refund at once. The
+/// parameters: [`NewAttempt`]s; the clock; those milliseconds.
+macro_rules! insert_attempts {
+    ($attempts:literal, $now:literal, $first_check:literal) => {
+        concat!(
+            "INSERT INTO payments (order_id, attempt, method, provider_key, provider_id, token, amount, status,
+                                   created_at, updated_at, next_check_at)
+             SELECT new.value ->> 'order', new.value ->> 'number', new.value ->> 'method',
+                    new.value ->> 'provider_key', new.value ->> 'provider_id', new.value ->> 'token',
+                    new.value ->> 'amount', new.value ->> 'status', ",
+            $now,
+            ", ",
+            $now,
+            ", iif(new.value ->> 'status' = 'refund_due', ",
+            $now,
+            ", ",
+            $now,
+            " + ",
+            $first_check,
+            ") FROM json_each(",
+            $attempts,
+            ") AS new"
+        )
+    };
+}
+pub(super) use insert_attempts;
+
+pub(super) async fn insert(tx: &mut Tx, order: OrderId, attempt: &Attempt, now: i64, first_check: i64) -> Result<()> {
+    sqlx::query(insert_attempts!("$1", "$2", "$3"))
+        .bind(Json([NewAttempt::of(order, attempt)]))
+        .bind(now)
+        .bind(first_check)
+        .execute(&mut **tx)
+        .await
+        .map_err(fault)?;
     Ok(())
 }
 

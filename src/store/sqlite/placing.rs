@@ -1,36 +1,102 @@
-//! Placed orders on their way into the tables: a statement for each table, however many orders.
+//! Placed orders on their way into the tables: a statement for each table, however many orders, and all statements in one
+//! message to the driver's thread.
 
 use std::time::Duration;
 
 use serde::Serialize;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::accounts::{self, Kind};
-use super::{Result, Tx, fault, outbox, payments};
+use super::accounts::{entry, insert_entries, write_balances};
+use super::catalogue::write_stock;
+use super::outbox::{insert_messages, paid};
+use super::payments::{NewAttempt, insert_attempts};
 use crate::order::decide::Asked;
 use crate::order::life::Attempt;
-use crate::order::values::{Cents, Note, OrderId, Reference};
-use crate::order::{Line, Method, Order, PaymentStatus};
+use crate::order::values::{Cents, Note, Reference};
+use crate::order::{Method, Order, PaymentStatus};
+use crate::store::ORDER_PAID;
 
-/// Writes placed orders: themselves, their lines, their first payment attempts and, where those are paid, the charges
-/// and messages. A payment that is not paid yet is looked at by the reconciler after `first_check` milliseconds.
-pub(super) async fn insert(tx: &mut Tx, placed: &[(&Asked, &Order)], now: i64, first_check: i64) -> Result<()> {
-    if placed.is_empty() {
-        return Ok(());
-    }
-    insert_orders(tx, placed, now).await?;
-    insert_lines(tx, placed).await?;
+/// What is left of stock and funds, and placed orders: themselves, their lines, their first payment attempts and, where those
+/// are paid, the charges and messages. Numbers of parameters go through all the statements; see [`statements`].
+macro_rules! write_placed {
+    () => {
+        concat!(
+            write_stock!("$3"),
+            ";",
+            write_balances!("$4"),
+            ";
+            INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
+                                payment_method, note, created_at, updated_at)
+            SELECT new.value ->> 'id', new.value ->> 'account', new.value ->> 'key', new.value ->> 'reference',
+                   new.value ->> 'fingerprint', new.value ->> 'status', new.value ->> 'total',
+                   new.value ->> 'currency', new.value ->> 'method', new.value ->> 'note', $1, $1
+            FROM json_each($5) AS new;
+            INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price)
+            SELECT new.value ->> 0, new.value ->> 1, new.value ->> 2, new.value ->> 3, new.value ->> 4, new.value ->> 5
+            FROM json_each($6) AS new;",
+            insert_attempts!("$7", "$1", "$2"),
+            ";",
+            insert_entries!("$8", "'charge'", "$1"),
+            ";",
+            insert_messages!("$9", "$10", "$1")
+        )
+    };
+}
+
+pub(super) const WRITE: &str = write_placed!();
+
+/// The same with the records of what was placed without a claim. `$11`: as `outright` makes them; `$12`: when their leases are over; `$13`, `$14`: until when they
+/// are kept while they are under way, and when they are done.
+pub(super) const WRITE_WITH_RECORDS: &str = concat!(
+    write_placed!(),
+    ";
+    INSERT INTO idempotency_records
+        (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, response_status,
+         response_content_type, response_location, response_body, order_id, created_at, completed_at, expires_at)
+    SELECT new.value ->> 'account', 'place_order', new.value ->> 'key', new.value ->> 'content',
+           iif(new.value ->> 'status' IS NULL, 'processing', 'done'), 1, $12, new.value ->> 'status',
+           new.value ->> 'content_type', new.value ->> 'location', unhex(new.value ->> 'body'),
+           new.value ->> 'order', $1, iif(new.value ->> 'status' IS NULL, NULL, $1),
+           iif(new.value ->> 'status' IS NULL, $13, $14)
+    FROM json_each($11) AS new"
+);
+
+/// Stock and funds that were taken from, with what is left.
+pub(super) struct Left<'a> {
+    pub(super) stock: Vec<(&'a str, i64)>,
+    pub(super) balances: Vec<(Uuid, Cents)>,
+}
+
+/// [`WRITE`], or what begins as it does, with its ten parameters. A payment that is not paid yet is looked at by the
+/// reconciler after `first_check` milliseconds.
+pub(super) fn statements<'q>(
+    sql: &'static str,
+    left: Left<'_>,
+    placed: &[(&Asked, &Order)],
+    now: i64,
+    first_check: i64,
+) -> Query<'q, sqlx::Sqlite, SqliteArguments> {
+    let orders: Vec<_> = placed.iter().map(|(_, order)| NewOrder::of(order)).collect();
+    let lines: Vec<_> = placed.iter().flat_map(|(_, order)| new_lines(order)).collect();
     let attempts: Vec<Attempt> = placed.iter().map(|(asked, order)| first_attempt(asked, order)).collect();
-    let attempts: Vec<_> = placed.iter().map(|(_, order)| order.id).zip(&attempts).collect();
-    payments::insert(tx, &attempts, now, first_check).await?;
-
-    let paid: Vec<&Order> =
-        placed.iter().map(|(_, order)| *order).filter(|order| order.payment == PaymentStatus::Captured).collect();
-    let charged = paid.iter().filter(|order| order.method == Method::Balance);
-    let charges: Vec<(&Order, Cents)> = charged.map(|order| (*order, -order.total)).collect();
-    accounts::insert_entries(tx, &charges, Kind::Charge, now).await?;
-    outbox::tell_paid(tx, &paid, now).await
+    let attempts: Vec<_> =
+        placed.iter().zip(&attempts).map(|((_, order), attempt)| NewAttempt::of(order.id, attempt)).collect();
+    let captured = placed.iter().map(|(_, order)| *order).filter(|order| order.payment == PaymentStatus::Captured);
+    let charged = captured.clone().filter(|order| order.method == Method::Balance);
+    sqlx::query(sql)
+        .bind(now)
+        .bind(first_check)
+        .bind(Json(left.stock))
+        .bind(Json(left.balances))
+        .bind(Json(orders))
+        .bind(Json(lines))
+        .bind(Json(attempts))
+        .bind(Json(charged.map(|order| entry(order, -order.total)).collect::<Vec<_>>()))
+        .bind(Json(captured.map(paid).collect::<Vec<_>>()))
+        .bind(ORDER_PAID)
 }
 
 fn first_attempt(asked: &Asked, order: &Order) -> Attempt {
@@ -79,61 +145,11 @@ impl<'a> NewOrder<'a> {
     }
 }
 
-async fn insert_orders(tx: &mut Tx, placed: &[(&Asked, &Order)], now: i64) -> Result<()> {
-    let rows: Vec<_> = placed.iter().map(|(_, order)| NewOrder::of(order)).collect();
-    sqlx::query(
-        "INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
-                             payment_method, note, created_at, updated_at)
-         SELECT new.value ->> 'id', new.value ->> 'account', new.value ->> 'key', new.value ->> 'reference',
-                new.value ->> 'fingerprint', new.value ->> 'status', new.value ->> 'total', new.value ->> 'currency',
-                new.value ->> 'method', new.value ->> 'note', $2, $2
-         FROM json_each($1) AS new",
-    )
-    .bind(Json(rows))
-    .bind(now)
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
-}
+/// A line as the statement takes it: order, number, SKU, name, quantity, unit price.
+type NewLine<'a> = (Uuid, i64, &'a str, &'a str, u32, Cents);
 
-/// A line as the statement takes it.
-#[derive(Serialize)]
-struct NewLine<'a> {
-    order: Uuid,
-    number: i64,
-    sku: &'a str,
-    name: &'a str,
-    quantity: u32,
-    unit_price: Cents,
-}
-
-impl<'a> NewLine<'a> {
-    fn of((order, number, line): (OrderId, i64, &'a Line)) -> Self {
-        Self {
-            order: order.0,
-            number,
-            sku: line.sku.as_str(),
-            name: &line.name,
-            quantity: line.quantity.get(),
-            unit_price: line.unit_price,
-        }
-    }
-}
-
-async fn insert_lines(tx: &mut Tx, placed: &[(&Asked, &Order)]) -> Result<()> {
-    let numbered =
-        placed.iter().flat_map(|(_, order)| (1..).zip(&order.lines).map(|(number, line)| (order.id, number, line)));
-    let rows: Vec<_> = numbered.map(NewLine::of).collect();
-    sqlx::query(
-        "INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price)
-         SELECT new.value ->> 'order', new.value ->> 'number', new.value ->> 'sku', new.value ->> 'name',
-                new.value ->> 'quantity', new.value ->> 'unit_price'
-         FROM json_each($1) AS new",
-    )
-    .bind(Json(rows))
-    .execute(&mut **tx)
-    .await
-    .map_err(fault)?;
-    Ok(())
+fn new_lines(order: &Order) -> impl Iterator<Item = NewLine<'_>> {
+    (1..).zip(&order.lines).map(|(number, line)| {
+        (order.id.0, number, line.sku.as_str(), line.name.as_str(), line.quantity.get(), line.unit_price)
+    })
 }

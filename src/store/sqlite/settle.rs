@@ -7,6 +7,7 @@
 //! are written against all the same; one that speaks here means a bug, and rolls the whole batch back.
 
 use super::outcome::{Means, Outcome};
+use super::placing::WRITE;
 use super::shop::{self, Loaded};
 use super::{Commit, Result, Sqlite, StoreError, Tx, accounts, fault, fences};
 use crate::order::decide::{Asked, decide};
@@ -33,7 +34,7 @@ pub(super) async fn settle(store: &Sqlite, batch: &[Placing], rules: &SettleRule
         outcomes.push(Outcome::of(&mut tx, asked[place], batch[place].epoch, decision, rules).await?);
     }
 
-    before.write_taken(&mut tx, &shop, &outcomes, rules, now).await?;
+    before.statements(WRITE, &shop, &outcomes, rules, now).execute(&mut *tx).await.map_err(fault)?;
     write_records(&mut tx, &outcomes, rules, now).await?;
     tx.commit().await.map_err(fault)?;
 
