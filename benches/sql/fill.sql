@@ -45,12 +45,6 @@ SELECT order_id, 1, 'balance', unit_price, 'captured', created_at, created_at FR
 INSERT INTO account_entries (account_id, order_id, kind, amount, created_at)
 SELECT account_id, order_id, 'charge', -unit_price, created_at FROM filled;
 
--- The table leaves room for the answer that comes after the claim; these rows have theirs, so a page holds as many as it
--- does after both.
-SELECT coalesce(max(option_value), '100') AS fillfactor
-FROM pg_class, pg_options_to_table(reloptions)
-WHERE pg_class.oid = 'idempotency_records'::regclass AND option_name = 'fillfactor' \gset
-ALTER TABLE idempotency_records SET (fillfactor = 95);
 INSERT INTO idempotency_records (account_id, operation, key, fingerprint, status, epoch, lease_expires_at, response_status,
     response_content_type, response_location, response_body, order_id, created_at, completed_at, expires_at)
 SELECT account_id, 'place_order', key, fingerprint, 'done', 1, now(), 201, 'application/json', '/api/orders/' || order_id,
@@ -60,8 +54,6 @@ SELECT account_id, 'place_order', key, fingerprint, 'done', 1, now(), 201, 'appl
            'UTF8'),
        order_id, now(), now(), now() + interval '1 day'
 FROM filled;
-
-ALTER TABLE idempotency_records SET (fillfactor = :fillfactor);
 
 UPDATE products SET stock = stock - units
 FROM (SELECT sku, count(*) AS units FROM filled GROUP BY sku) AS sold WHERE sold.sku = products.sku;

@@ -73,3 +73,50 @@ impl Lately {
         self.hopeful.store(hopeful, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use time::UtcOffset;
+
+    use super::*;
+    use crate::order::values::{AccountId, Currency, Fingerprint, Key, OrderId, Quantity};
+    use crate::order::{Method, NewOrder, Wanted};
+
+    fn asked(sku: &str) -> Asked {
+        let lines = vec![Wanted { sku: Sku::parse(sku).unwrap(), quantity: Quantity::new(1).unwrap() }];
+        Asked {
+            id: OrderId::new(),
+            account: AccountId::new(),
+            key: Key::parse("k").unwrap(),
+            fingerprint: Fingerprint::stored("f"),
+            request: NewOrder { lines, method: Method::Balance, payment_method: None, reference: None, note: None },
+            repeat_notice: None,
+        }
+    }
+
+    fn shop(sku: &str, now: OffsetDateTime) -> Shop {
+        let sku = Sku::parse(sku).unwrap();
+        let currency = Currency::parse("EUR").unwrap();
+        let product = Product { sku: sku.clone(), name: "Tea".into(), unit_price: 100, currency, stock: 0 };
+        Shop { products: BTreeMap::from([(sku, product)]), balances: HashMap::new(), standing: Vec::new(), now }
+    }
+
+    #[test]
+    fn what_was_read_is_guessed_with_plenty_of_it_and_what_was_not_is_not_guessed() {
+        let (lately, tea, pot) = (Lately::default(), asked("TEA"), asked("POT"));
+        assert!(lately.guess(&[&tea]).is_none(), "nothing was read");
+        let now = OffsetDateTime::UNIX_EPOCH.to_offset(UtcOffset::UTC);
+        lately.saw(&shop("TEA", now));
+        let guess = lately.guess(&[&tea]).unwrap();
+        let product = guess.products.values().next().unwrap();
+        assert_eq!((product.unit_price, product.stock, guess.balances[&tea.account]), (100, PLENTY, PLENTY));
+        assert!(guess.now >= now && guess.now < now + RECKONED, "reckoned from the database's clock, not from ours");
+        assert!(lately.guess(&[&tea, &pot]).is_none());
+        lately.expects(false);
+        assert!(lately.guess(&[&tea]).is_none());
+        lately.expects(true);
+        assert!(lately.guess(&[&tea]).is_some());
+    }
+}

@@ -26,12 +26,15 @@ statements! {
     /// price, name and currency of the products ($38 to $40), whether a balance must not move meanwhile ($41), the lease ($42), and
     /// what the placed orders must not meet, as in `LOAD` ($43 to $47).
     ///
+    /// The clock is held against the decision's too: a machine may have slept since it was read.
+    ///
     /// Between looking and writing another transaction may get on. Only an upsert takes its rows in a given order and by what
     /// they are then; one that was not there betrays itself by the empty text that it would have. Whatever does not fit after
     /// all is taken back by the division by zero.
     WRITE = concat!("
         WITH ", found!(), ", ", standing_orders!("$43", "$44", "$45", "$46", "$47"), ", fits AS MATERIALIZED (
-            SELECT NOT EXISTS (SELECT FROM found) AND NOT EXISTS (SELECT FROM earlier)
+            SELECT $30 BETWEEN now() - interval '10 s' AND now() + interval '10 s'
+                AND NOT EXISTS (SELECT FROM found) AND NOT EXISTS (SELECT FROM earlier)
                 AND cardinality($11::text[]) = (SELECT count(*)
                     FROM unnest($11::text[], $12::bigint[], $38::bigint[], $39::text[], $40::text[])
                         AS t (sku, taken, price, name, currency)
