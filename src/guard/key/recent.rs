@@ -25,7 +25,7 @@ const HOT: u32 = 3;
 /// After a pause of this length counting begins anew.
 const COUNTED: Duration = Duration::from_secs(2);
 /// The most memory that the answers take, in bytes.
-const CAPACITY: u64 = 8 * 1024 * 1024;
+const CAPACITY: u64 = 2 * 1024 * 1024;
 /// What an entry takes besides its texts, in bytes; about.
 const ENTRY: usize = 400;
 /// An entry of a usual size, in bytes: what the room for entries is first laid out by.

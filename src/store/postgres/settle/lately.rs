@@ -1,7 +1,7 @@
 //! What was read last of products and clock, to decide by without asking. It need not be right: the statement that writes holds
 //! it against what is.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use crate::order::values::Sku;
 const PRODUCTS: usize = 10_000;
 /// How long the database's clock is reckoned from one reading: neither clock drifts by a millisecond in that time.
 const RECKONED: Duration = Duration::from_secs(10);
+/// The most of what is hoped: a few failures in a row and nothing is guessed any more.
+const HOPE: u8 = 3;
 /// More of everything than can be taken: whether there is enough is for the database to say.
 const PLENTY: i64 = i64::MAX / 4;
 
@@ -24,20 +26,21 @@ pub(in super::super) struct Lately {
     products: Cache<Sku, Product>,
     /// The database's clock at a moment of ours.
     clock: Mutex<Option<(Instant, OffsetDateTime)>>,
-    /// Whether the batch before could have been placed as a whole. Among repeats and refusals a guess is wasted.
-    hopeful: AtomicBool,
+    /// How many of the batches before could be placed as a whole, of late: one more for each, one less for each that could not. At
+    /// 0, among repeats and refusals, a guess is wasted.
+    hope: AtomicU8,
 }
 
 impl Default for Lately {
     fn default() -> Self {
-        Self { products: Cache::new(PRODUCTS), clock: Mutex::default(), hopeful: AtomicBool::new(true) }
+        Self { products: Cache::new(PRODUCTS), clock: Mutex::default(), hope: AtomicU8::new(HOPE) }
     }
 }
 
 impl Lately {
     /// What a decision about this batch will probably find.
     pub(super) fn guess(&self, batch: &[&Asked]) -> Option<Shop> {
-        if !self.hopeful.load(Ordering::Relaxed) {
+        if self.hope.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let now = self.now()?;
@@ -68,9 +71,10 @@ impl Lately {
         }
     }
 
-    /// Whether the next batch is likely to be placed as a whole.
-    pub(super) fn expects(&self, hopeful: bool) {
-        self.hopeful.store(hopeful, Ordering::Relaxed);
+    /// Whether this batch could be placed as a whole: so will the next, probably. Two that say so at once may count as one.
+    pub(super) fn met(&self, whole: bool) {
+        let hope = self.hope.load(Ordering::Relaxed);
+        self.hope.store(if whole { (hope + 1).min(HOPE) } else { hope.saturating_sub(1) }, Ordering::Relaxed);
     }
 }
 
@@ -114,9 +118,12 @@ mod tests {
         assert_eq!((product.unit_price, product.stock, guess.balances[&tea.account]), (100, PLENTY, PLENTY));
         assert!(guess.now >= now && guess.now < now + RECKONED, "reckoned from the database's clock, not from ours");
         assert!(lately.guess(&[&tea, &pot]).is_none());
-        lately.expects(false);
-        assert!(lately.guess(&[&tea]).is_none());
-        lately.expects(true);
+        for _ in 0..=HOPE {
+            assert!(lately.guess(&[&tea]).is_some() || lately.hope.load(Ordering::Relaxed) == 0);
+            lately.met(false);
+        }
+        assert!(lately.guess(&[&tea]).is_none(), "nothing is hoped for any more");
+        lately.met(true);
         assert!(lately.guess(&[&tea]).is_some());
     }
 }

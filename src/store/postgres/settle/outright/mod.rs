@@ -50,6 +50,7 @@ async fn attempt(
         Some((now, outcomes)) => match write(connection, &outcomes, now, lease, rules).await? {
             Written::All(row) => {
                 lately.told(column(&row, "now")?);
+                lately.met(true);
                 return Ok(outcomes.into_iter().map(|one| Outright::Settled(one.settled())).collect());
             }
             Written::Nothing(rows) => rows,
@@ -60,7 +61,7 @@ async fn attempt(
     lately.saw(&shop);
     let open: Vec<usize> = open.into_iter().filter(|n| is_sure(batch[*n], &shop)).collect();
     let decisions = decide(open.iter().map(|n| batch[*n]), &mut shop);
-    lately.expects(open.len() == batch.len() && decisions.iter().all(|one| matches!(one, Decision::Placed(_))));
+    lately.met(open.len() == batch.len() && decisions.iter().all(|one| matches!(one, Decision::Placed(_))));
     let decided = open.into_iter().zip(decisions).filter(|(_, decision)| !matches!(decision, Decision::Stands { .. }));
     let (places, outcomes): (Vec<usize>, Vec<Outcome<'_>>) =
         decided.map(|(n, decision)| (n, outcome(batch[n], decision, rules))).unzip();
