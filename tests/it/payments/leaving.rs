@@ -50,8 +50,9 @@ async fn what_was_wished_of_an_order_and_told_of_it_is_done_although_everybody_h
         let (client, path) = (client.clone(), format!("/api/orders/{order}/{what}"));
         tokio::spawn(async move { drop(client.try_post(at, &path, Some(&path), body.as_ref()).await) })
     };
-    for what in ["cancel", "ship", "pay", "callback"] {
-        let held = shop.site.under.sql.keep_open("UPDATE orders SET note = note").await;
+    for (what, order) in [("cancel", &cancelled), ("ship", &shipped), ("pay", &declined), ("callback", &told)] {
+        // Of this order alone, or the reconciler at another one would be taken for who is waited for.
+        let held = shop.site.under.sql.keep_open(&format!("UPDATE orders SET note = note WHERE id = '{order}'")).await;
         let leaving = match what {
             "cancel" => wish(&anna, &cancelled, what, None),
             "ship" => wish(&operator, &shipped, what, None),
