@@ -34,6 +34,7 @@ mod catalogue;
 mod change;
 mod errors;
 mod gather;
+mod lately;
 mod orders;
 mod outbox;
 mod payments;

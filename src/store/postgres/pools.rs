@@ -11,7 +11,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
 use super::errors::{Stop, broken, is_lost, makes_way, map};
-use super::settle::lately::Lately;
+use super::lately::Lately;
 use crate::store::{PATIENCE, Result, StoreError};
 
 /// Claims are one short statement for many keys; a second connection keeps a claim that waits for another process's

@@ -18,8 +18,8 @@ use sqlx::{Executor, PgConnection};
 use time::OffsetDateTime;
 
 use super::super::errors::{Stop, column};
+use super::super::lately::Lately;
 use super::super::pools::Pools;
-use super::lately::Lately;
 use super::{NEW_RECORD, Outcome};
 use crate::order::Method;
 use crate::order::decide::{Asked, Decision, Shop, decide};

@@ -22,7 +22,7 @@ const HOPE: u8 = 3;
 const PLENTY: i64 = i64::MAX / 4;
 
 /// One for each process.
-pub(in super::super) struct Lately {
+pub(super) struct Lately {
     products: Cache<Sku, Product>,
     /// The database's clock at a moment of ours.
     clock: Mutex<Option<(Instant, OffsetDateTime)>>,
