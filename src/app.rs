@@ -179,8 +179,7 @@ impl App {
     /// # Errors
     /// When the database gives no answer.
     pub async fn account(&self, subject: &Subject) -> Result<AccountId> {
-        // Looked for first: an attempt to open one that is there is a write.
-        if let Some(id) = self.find_account(subject).await? {
+        if let Some(id) = self.accounts.get(subject) {
             return Ok(id);
         }
         let id = self.store.open_account(subject, self.config.opening_balance).await?;

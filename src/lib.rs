@@ -30,9 +30,11 @@
 //! **An API request**, `POST /api/orders`: [`api::auth`] knows the caller, [`api::extract`] reads key and body → the same
 //! [`order::request`] → the same [`checkout::place`] → the desk → 201, or the first answer again.
 //!
-//! **At the desk** whatever waits becomes one batch: [`guard::key`] claims all keys in one statement (who loses is answered
-//! at once), then one transaction of [`store::Store::settle`] locks stock and balances, lets [`order::decide`] judge, writes
-//! orders under the constraints of [`guard::unique`] and stores each answer ([`api::answer`]) under the fence of its claim.
+//! **At the desk** whatever waits becomes one batch. What nothing stands for goes outright: one transaction of
+//! [`store::Store::place`] reads stock, balances and what stands, lets [`order::decide`] judge, and writes orders under the constraints of
+//! [`guard::unique`] together with each record and its answer ([`api::answer`]); repeats are answered from what stands. The rest (a row
+//! that is held, a lease that is over) takes the way of the claims: [`guard::key`] claims all keys in one statement, then one
+//! transaction of [`store::Store::settle`] does the same under locks, and stores each answer under the fence of its claim.
 
 pub mod api;
 pub mod app;

@@ -121,8 +121,7 @@ CREATE TABLE outbox (
     payload      text NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT now(),
     published_at timestamptz,
-    -- When a relay may take it (again): while one has it, only after that one must have died; once it is published,
-    -- only after the queue must have lost it.
+    -- When a relay may take it (again): once it was taken, only after that relay or the queue must have lost it.
     due_at       timestamptz NOT NULL DEFAULT now(),
     publishings  integer     NOT NULL DEFAULT 0,
     -- Set in the transaction of its effect. Until then the queue is told again and again: this row is the truth, the
@@ -178,10 +177,7 @@ CREATE TABLE idempotency_records (
     -- A finished record without an answer could be neither replayed nor taken over.
     CONSTRAINT idempotency_records_done_has_answer
         CHECK (status <> 'done' OR (response_status IS NOT NULL AND response_body IS NOT NULL))
-)
--- Each row is written twice: as a claim, and three to four times as long with its answer. In the room left on its page
--- the second takes the place of the first without new index entries.
-WITH (fillfactor = 25);
+);
 -- For the sweep.
 CREATE INDEX idempotency_records_by_expiry ON idempotency_records (expires_at);
 

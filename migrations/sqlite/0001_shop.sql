@@ -117,8 +117,8 @@ CREATE TABLE payment_events (
 CREATE INDEX payment_events_by_age ON payment_events (received_at);
 
 -- What other parts must hear of, written in the transaction it speaks of: never lost, never of what was rolled back.
--- due_at is when a relay may take it (again): while one has it, only after that one must have died; once it is
--- published, only after the queue must have lost it. consumed_at is set in the transaction of the message's effect.
+-- due_at is when a relay may take it (again): once it was taken, only after that relay or the queue must have lost it.
+-- consumed_at is set in the transaction of the message's effect.
 CREATE TABLE outbox (
     id           TEXT    NOT NULL PRIMARY KEY,
     topic        TEXT    NOT NULL,
@@ -132,9 +132,6 @@ CREATE TABLE outbox (
 
 -- The relay's question; what has had its effect is of no interest to it.
 CREATE INDEX outbox_due ON outbox (due_at) WHERE consumed_at IS NULL;
-
--- How far the relay is behind.
-CREATE INDEX outbox_unpublished ON outbox (created_at) WHERE published_at IS NULL;
 
 -- The sweep.
 CREATE INDEX outbox_by_consumption ON outbox (consumed_at) WHERE consumed_at IS NOT NULL;

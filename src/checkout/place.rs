@@ -173,7 +173,7 @@ pub(super) async fn wait_for_outcome(
 pub async fn look(app: &App, account: AccountId, key: &Key, content: Option<&Fingerprint>) -> Result<Stands> {
     let id = RecordId { account, operation: PLACE, key: key.clone() };
     let differs = |found: &Fingerprint| content.is_some_and(|content| content != found);
-    if let Some(record) = app.keys.record(&id).await? {
+    if let Some((record, _)) = app.keys.record(&id).await? {
         return Ok(match record.state {
             state if differs(&record.fingerprint) => behind(app, account, key, content, &state).await?,
             RecordState::Processing { lease_left } => Stands::Processing { lease_left },

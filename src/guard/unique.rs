@@ -1,8 +1,8 @@
 //! Layer 3: the unique constraints on orders, and what the service says when one fires.
 //!
 //! `orders_account_key_once` and `orders_account_reference_once` hold for ever, whatever became of tokens and
-//! records. The storage adapters read what stands under the account's lock, so a decision knows of it before a row
-//! is written; the constraints hold whoever writes. What was decided is counted here.
+//! records. The storage adapters read what stands, so a decision knows of it before a row is written; the constraints hold
+//! whoever writes. What was decided is counted here.
 
 use super::decided::Decided;
 use crate::order::decide::{Decision, Refusal};

@@ -23,7 +23,7 @@ pub struct Message {
     pub payload: String,
 }
 
-/// When a published message whose effect does not show is published again: after `first`, then after twice as long
+/// When a message whose effect does not show is published again: after `first`, then after twice as long
 /// each time, up to `longest`.
 #[derive(Clone, Copy, Debug)]
 pub struct Republish {

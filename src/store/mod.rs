@@ -28,13 +28,13 @@ use crate::order::values::{AccountId, Cents, Currency, Fingerprint, Key, OrderId
 use crate::order::{Order, Product};
 
 pub use change::{Change, ChangeRules, Changed, Conclusion, Due, ProviderEvent};
-pub use placing::{Outright, PATIENCE, Placing, SettleRules, Settled};
 pub use message::{Grant, Granted, Message, ORDER_PAID, Republish};
+pub use placing::{Outright, PATIENCE, Placing, SettleRules, Settled};
 pub use story::{RecordFilter, RecordStatus, RecordStory};
 pub use sweep::Sweep;
 
 /// What can go wrong in a database, as far as callers act on it.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum StoreError {
     /// It cannot be reached, or went away in the middle (the outcome may be unknown).
     #[error("database unreachable: {0}")]
@@ -154,6 +154,15 @@ pub struct OrderRef {
     pub fingerprint: Fingerprint,
 }
 
+/// An account as a form for orders needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buyer {
+    /// Its balance in minor units.
+    pub balance: Cents,
+    /// The youngest of its `place_order` keys that is `processing` under a live lease.
+    pub under_way: Option<Key>,
+}
+
 /// One granted coupon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coupon {
@@ -193,8 +202,6 @@ pub trait Store: Send + Sync + 'static {
     /// Gives claims up: lease over now, row kept, so that a retry runs at once. Fenced: never touches a record
     /// that was taken over or completed.
     async fn release(&self, fences: &[Fence]) -> Result<()>;
-    /// The youngest `place_order` key of this account that is `processing` under a live lease.
-    async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>>;
 
     // --- placing ---
 
@@ -243,12 +250,13 @@ pub trait Store: Send + Sync + 'static {
 
     // --- the queue ---
 
-    /// At most `limit` messages whose time to be published has come, the longest waiting first; no other caller gets them
-    /// before `lease` is over.
-    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>>;
-    /// Marks messages as published, to be published again if their effect does not show.
-    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()>;
-    /// How long the oldest message waits that was never published; zero: there is none.
+    /// At most `limit` messages whose time to be published has come, the longest waiting first. They are counted as published by
+    /// this, and come again when no effect shows for as long as `republish` says: so a relay that publishes them has nothing to
+    /// write down, and one that dies before it did is repeated by another.
+    async fn take_messages(&self, limit: u32, republish: Republish) -> Result<Vec<Message>>;
+    /// Takes that back of messages that were not published: they may be taken at once.
+    async fn give_messages_back(&self, messages: &[Uuid]) -> Result<()>;
+    /// How long the oldest message waits that no relay has taken; zero: there is none.
     async fn publishing_lag(&self) -> Result<Duration>;
     /// The message that told of this order and had its effect within the last `within` (by which it is searched for).
     async fn consumed_message(&self, order: OrderId, within: Duration) -> Result<Option<Message>>;
@@ -283,6 +291,8 @@ pub trait Store: Send + Sync + 'static {
     async fn open_account(&self, subject: &Subject, opening: Cents) -> Result<AccountId>;
     /// Its balance in minor units.
     async fn balance(&self, account: AccountId) -> Result<Cents>;
+    /// What a form shows and holds of it.
+    async fn buyer(&self, account: AccountId) -> Result<Buyer>;
     /// Its coupons, newest first.
     async fn coupons(&self, account: AccountId) -> Result<Vec<Coupon>>;
 

@@ -25,7 +25,7 @@ pub struct Placing {
 pub struct SettleRules {
     /// How long the stored answer is replayed.
     pub key_ttl: Duration,
-    /// How long to wait for row locks before [`StoreError::Busy`].
+    /// How long to wait for row locks before [`StoreError::Busy`](super::StoreError::Busy).
     pub lock_wait: Duration,
     /// When the reconciler first looks at a new card attempt.
     pub first_check: Duration,
@@ -49,8 +49,8 @@ pub enum Settled {
         leaked: bool,
     },
     /// It stands pending, by card, placed now or before with the same content: its record stays `processing` under the
-    /// claim, until a [`Store::change`] concludes it. Placed now, its attempt is still to be sent; placed before, its
-    /// [`Store::life`] tells how far the latest one is. (Where other content was asked for under the key of such an
+    /// claim, until a [`Store::change`](super::Store::change) concludes it. Placed now, its attempt is still to be sent; placed before, its
+    /// [`Store::life`](super::Store::life) tells how far the latest one is. (Where other content was asked for under the key of such an
     /// order, the claimed record is gone, and the outcome is [`Settled::Decided`].)
     Unpaid(OrderId),
     /// The claim was taken over meanwhile: nothing was written for this one.

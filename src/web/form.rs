@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::checkout::place::{self, PLACE};
 use crate::error::{Error, RETRY_AFTER};
 use crate::guard::token::Binding;
-use crate::order::values::{Key, OrderId, Subject};
+use crate::order::values::{Key, OrderId};
 
 use super::draft::Draft;
 use super::notice::Notice;
@@ -40,9 +40,13 @@ pub async fn show(State(app): State<App>, session: Session, method: Method) -> R
     if method == Method::HEAD {
         return Ok(render(&app, &Shelf::load(&app, None).await?, None, &draft, notice, Pair::None).await);
     }
-    let subject = session::known_or_new(&session).await?;
-    let key = key_for(&app, &subject).await?;
-    let shelf = Shelf::load(&app, Some(&subject)).await?;
+    let known = session::known(&session).await?;
+    let mut shelf = Shelf::load(&app, known.as_ref()).await?;
+    let subject = match known {
+        Some(subject) => subject,
+        None => session::begin(&session).await?,
+    };
+    let key = shelf.under_way.take().unwrap_or_else(Key::fresh);
     Ok(render(&app, &shelf, Some(&subject), &draft, notice, Pair::Fresh(key)).await)
 }
 
@@ -134,7 +138,11 @@ pub async fn token(State(app): State<App>, session: Session) -> Response {
     let expires_at = now.replace_millisecond(now.millisecond()).unwrap_or(now) + app.config.form_token_ttl;
     let pair = async {
         let Some(subject) = session::known(&session).await? else { return Ok(None) };
-        let key = key_for(&app, &subject).await?;
+        let under_way = match app.find_account(&subject).await? {
+            Some(account) => app.keys.buyer(account).await?.under_way,
+            None => None,
+        };
+        let key = under_way.unwrap_or_else(Key::fresh);
         let binding = Binding { subject, form: PLACE, key };
         Ok(Some((app.tokens.issue(&binding).await, binding.key)))
     };
@@ -173,12 +181,6 @@ fn problem(status: StatusCode, name: &str, detail: &str, retryable: bool) -> Res
         "retryable": retryable,
     });
     (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
-}
-
-/// The key of a new rendering: that of the submission under way, so that a form reloaded meanwhile cannot order twice.
-async fn key_for(app: &App, subject: &Subject) -> Result<Key, Error> {
-    let Some(account) = app.find_account(subject).await? else { return Ok(Key::fresh()) };
-    Ok(app.keys.under_way(account).await?.unwrap_or_else(Key::fresh))
 }
 
 fn fresh(draft: &Draft) -> Pair {

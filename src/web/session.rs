@@ -70,7 +70,7 @@ pub fn cookie_sent(headers: &HeaderMap) -> bool {
 /// `Unavailable` when the database gives no answer: then nobody knows who this is.
 pub async fn known(session: &Session) -> Result<Option<Subject>> {
     let Some(visitor) = session.get::<Uuid>(VISITOR).await.map_err(unreadable)? else { return Ok(None) };
-    remember(session, visitor).await?;
+    see(session).await?;
     Ok(Some(Subject::visitor(visitor)))
 }
 
@@ -79,16 +79,24 @@ pub async fn known(session: &Session) -> Result<Option<Subject>> {
 /// # Errors
 /// `Unavailable` when the database gives no answer.
 pub async fn known_or_new(session: &Session) -> Result<Subject> {
-    if let Some(subject) = known(session).await? {
-        return Ok(subject);
+    match known(session).await? {
+        Some(subject) => Ok(subject),
+        None => begin(session).await,
     }
+}
+
+/// A new visitor, for a session that is no known one.
+///
+/// # Errors
+/// `Unavailable` when the database gives no answer.
+pub async fn begin(session: &Session) -> Result<Subject> {
     let visitor = Uuid::new_v4();
-    remember(session, visitor).await?;
+    session.insert(VISITOR, visitor).await.map_err(unreadable)?;
+    see(session).await?;
     Ok(Subject::visitor(visitor))
 }
 
-async fn remember(session: &Session, visitor: Uuid) -> Result<()> {
-    session.insert(VISITOR, visitor).await.map_err(unreadable)?;
+async fn see(session: &Session) -> Result<()> {
     session.insert(SEEN, OffsetDateTime::now_utc().unix_timestamp() / SECONDS_A_DAY).await.map_err(unreadable)
 }
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::guard::token::Binding;
 use crate::order::Product;
 use crate::order::values::{Cents, Key, Subject};
-use crate::store::shop_currency;
+use crate::store::{Buyer, shop_currency};
 
 use super::draft::Draft;
 use super::notice::Notice;
@@ -30,15 +30,18 @@ pub enum Pair {
     None,
 }
 
-/// What the form shows of the shop.
+/// What the form shows of the shop, and of its visitor.
 #[derive(Default)]
 pub struct Shelf {
     products: Arc<Vec<Product>>,
     balance: Option<Cents>,
+    /// The key of the visitor's submission under way: a new rendering has it too, so that a form reloaded meanwhile cannot
+    /// order twice.
+    pub under_way: Option<Key>,
 }
 
 impl Shelf {
-    /// The catalogue, and the visitor's balance: the opening balance for one whose account was not opened yet.
+    /// The catalogue, and what the visitor has: the opening balance for one whose account was not opened yet.
     ///
     /// # Errors
     /// When the database gives no answer.
@@ -48,11 +51,11 @@ impl Shelf {
             Some(subject) => app.find_account(subject).await?,
             None => None,
         };
-        let balance = match account {
-            Some(account) => app.store.balance(account).await?,
-            None => app.config.opening_balance,
+        let buyer = match account {
+            Some(account) => app.keys.buyer(account).await?,
+            None => Buyer { balance: app.config.opening_balance, under_way: None },
         };
-        Ok(Self { products, balance: Some(balance) })
+        Ok(Self { products, balance: Some(buyer.balance), under_way: buyer.under_way })
     }
 }
 

@@ -89,7 +89,7 @@ pub fn start(app: &App, stop: &CancellationToken) -> Again {
 fn start_queue(app: &App, stop: &CancellationToken) -> Again {
     let pace = Pace::of(app.config.lease);
     let queue = queue::open(&app.config.redis, pace.idle);
-    let relay = relay::Relay::new(app.store.clone(), queue.clone(), pace);
+    let relay = relay::Relay::new(app.store.clone(), queue.clone(), pace.republish);
     repeat(app, stop, "relay", RELAY_PAUSE, move |_| {
         let relay = relay.clone();
         async move { relay.run_once().await }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::store::Republish;
 
-/// The longest that a message stays with a process that has died.
+/// The longest that an entry stays with a reader that has died.
 const LONGEST_IDLE: Duration = Duration::from_secs(10);
 /// The longest that a message whose effect does not show is left alone at first.
 const LONGEST_FIRST: Duration = Duration::from_secs(30);
@@ -14,19 +14,17 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// The times between relay, queue and consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How long a relay has a message for itself.
-    pub taken: Duration,
     /// How long a reader has an entry for itself.
     pub idle: Duration,
-    /// When a message whose effect does not show is published again.
+    /// When a message whose effect does not show is published again; also what a relay took and died with.
     pub republish: Republish,
 }
 
 impl Pace {
-    /// With the default lease of 30 s: 10 s, 10 s, 30 s.
+    /// With the default lease of 30 s: 10 s, 30 s.
     #[must_use]
     pub fn of(lease: Duration) -> Self {
         let idle = LONGEST_IDLE.min(lease / 3);
-        Self { taken: idle, idle, republish: Republish { first: LONGEST_FIRST.min(lease), longest: LONGEST } }
+        Self { idle, republish: Republish { first: LONGEST_FIRST.min(lease), longest: LONGEST } }
     }
 }

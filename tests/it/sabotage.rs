@@ -7,6 +7,7 @@ mod database;
 mod freeze;
 mod kill;
 mod locks;
+mod outright;
 mod stop;
 mod tokens;
 

@@ -12,11 +12,7 @@ use crate::guard::key::Claim;
 use crate::store::{ClaimRequest, StoreError};
 
 /// The loop of the claimer.
-pub(super) async fn work(
-    app: App,
-    mut waiting: Inbox,
-    claimed: mpsc::UnboundedSender<Claimed>,
-) {
+pub(super) async fn work(app: App, mut waiting: Inbox, claimed: mpsc::UnboundedSender<Claimed>) {
     loop {
         let batch = next_batch(&mut waiting).await;
         if batch.is_empty() {
@@ -50,13 +46,14 @@ async fn claim(app: &App, batch: Vec<Ticket>, claimed: &mpsc::UnboundedSender<Cl
 /// Answers a repeat from what stands, which waits for no lock. What nothing stands for comes back.
 async fn tell_what_stands(app: &App, ticket: Ticket) -> Option<Ticket> {
     let request = claim_request(&ticket);
-    match app.keys.look(&request.id, &request.fingerprint).await {
-        Ok(Some(Claim::InProgress { lease_left })) if lease_left.is_zero() => Some(ticket),
-        Ok(Some(stands)) => {
+    // By the table alone: in this process it is the ticket itself that runs.
+    let Ok(Some(record)) = app.store.record(&request.id).await else { return Some(ticket) };
+    match app.keys.lost(&request, record) {
+        Claim::InProgress { lease_left } if lease_left.is_zero() => Some(ticket),
+        stands => {
             ticket.answer(answer_of(stands));
             None
         }
-        Ok(None) | Err(_) => Some(ticket),
     }
 }
 

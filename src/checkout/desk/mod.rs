@@ -1,8 +1,8 @@
 //! The gathering desk, where orders of both faces meet.
 //!
 //! Whatever waits is taken at once, up to [`BATCH`], without ever waiting for more: idle, that is a batch of one; under
-//! load, one disk flush and one row lock per product serve dozens of orders. (What runs here already does not get this far: see
-//! [`Keys::enter`](crate::guard::key::Keys::enter).)
+//! load, one disk flush and one row lock per product serve dozens of orders. (Duplicates of what runs here already do not get this far:
+//! see [`Keys::enter`](crate::guard::key::Keys::enter).)
 //!
 //! There are two ways from there:
 //!

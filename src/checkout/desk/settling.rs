@@ -143,12 +143,7 @@ impl Settling {
 
     pub(super) fn rules(&self, lock_wait: Duration) -> SettleRules {
         let config = &self.app.config;
-        SettleRules {
-            key_ttl: config.key_ttl,
-            lock_wait,
-            first_check: config.lease,
-            render: self.app.answers.placed,
-        }
+        SettleRules { key_ttl: config.key_ttl, lock_wait, first_check: config.lease, render: self.app.answers.placed }
     }
 
     /// Gives each caller its own outcome.

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::decided::Decided;
-use crate::order::values::{AccountId, Fingerprint, Key};
-use crate::store::{Answer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
+use crate::order::values::{AccountId, Fingerprint};
+use crate::store::{Answer, Buyer, ClaimRequest, ClaimResult, Fence, Record, RecordId, RecordState, Result, Store};
 use recent::Recent;
 pub use running::Entered;
 use running::Running;
@@ -104,16 +104,12 @@ impl Keys {
         Ok(claims.zip(requests).map(|(claim, request)| count(claim, &request.id)).collect())
     }
 
-    /// Comes in with a key, until what it answers is dropped; or is told what runs in this process under it, which need not be in
-    /// the table yet. Other content is not judged by what may still lose to another process: it waits until that has left.
+    /// Comes in with a key; or waits for whoever of this process is in with it, and is told what stands since.
+    ///
+    /// # Errors
+    /// What stands.
     pub async fn enter(&self, id: &RecordId, content: &Fingerprint) -> std::result::Result<Entered, Claim> {
-        loop {
-            match self.running.enter(id, content) {
-                Ok(entered) => return Ok(entered),
-                Err(runs) if runs.content == *content => return Err(count(self.in_progress(), id)),
-                Err(runs) => runs.left.cancelled().await,
-            }
-        }
+        self.running.enter(id, content).await.map_err(|record| count(judge(record, content), id))
     }
 
     /// What stands under the key of a request that was not claimed.
@@ -130,10 +126,6 @@ impl Keys {
         Won { fence: Fence { id: id.clone(), epoch: 1 }, taken_over: false }
     }
 
-    fn in_progress(&self) -> Claim {
-        Claim::InProgress { lease_left: self.lease }
-    }
-
     /// The answer to what was replayed again and again a moment ago; `None`: the table has to be asked.
     #[must_use]
     pub fn replayed_lately(&self, id: &RecordId, content: &Fingerprint) -> Option<Claim> {
@@ -145,32 +137,37 @@ impl Keys {
     /// # Errors
     /// When the database gives no answer.
     pub async fn look(&self, id: &RecordId, content: &Fingerprint) -> Result<Option<Claim>> {
-        if self.running.content(id).as_ref() == Some(content) {
-            return Ok(Some(self.in_progress()));
-        }
-        Ok(self.store.record(id).await?.map(|record| judge(record, content)))
+        // Other content that runs may still lose to this one.
+        let stands = self.record(id).await?.map(|(record, known)| (judge(record, content), known));
+        Ok(stands.filter(|(claim, known)| *known || matches!(claim, Claim::InProgress { .. })).map(|(claim, _)| claim))
     }
 
-    /// The record of this key as the table has it, or else what runs under it in this process.
+    /// The record of this key as the table knows it (`true`), or as it will be if what runs in this process comes to its end.
     ///
     /// # Errors
     /// When the database gives no answer.
-    pub async fn record(&self, id: &RecordId) -> Result<Option<Record>> {
-        let runs = self.running.content(id);
+    pub async fn record(&self, id: &RecordId) -> Result<Option<(Record, bool)>> {
+        let runs = self.running.content(id); // before the table: what has left since is in there
+        let stands = self.store.record(id).await?.map(|record| (record, true));
         let state = RecordState::Processing { lease_left: self.lease };
-        let running = || Some(Record { fingerprint: runs?, epoch: 1, state });
-        Ok(self.store.record(id).await?.or_else(running))
+        Ok(stands.or_else(|| Some((Record { fingerprint: runs?, epoch: 1, state }, false))))
     }
 
-    /// A `place_order` key of this account that is under way, in this process or by the table; the youngest.
+    /// The account as a form needs it; under way is the youngest of its keys in the table, or what runs in this process and is not in
+    /// the table yet.
     ///
     /// # Errors
     /// When the database gives no answer.
-    pub async fn under_way(&self, account: AccountId) -> Result<Option<Key>> {
-        match self.running.key_of(account) {
-            Some(key) => Ok(Some(key)),
-            None => self.store.key_under_way(account).await,
+    pub async fn buyer(&self, account: AccountId) -> Result<Buyer> {
+        let runs = self.running.of(account); // before the table: what has left since is in there
+        let mut buyer = self.store.buyer(account).await?;
+        if let (None, Some(id)) = (&buyer.under_way, runs)
+            && self.store.record(&id).await?.is_none()
+        {
+            // A repeat of what is finished runs as well, for a moment; this is none.
+            buyer.under_way = Some(id.key);
         }
+        Ok(buyer)
     }
 
     /// Stores the answer under a claim; `false`: the claim was taken over meanwhile and nothing was stored.

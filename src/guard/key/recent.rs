@@ -2,8 +2,8 @@
 //!
 //! Retries come in storms, when everything is slow already: whoever asks the same again and again within a moment need not
 //! go to the table each time. A finished record never changes, but it may be gone: expired, swept, or taken away by hand. So
-//! the table stays the truth: what is given from here was read there at most [`FRESH`] ago, and only what is asked for all
-//! the time is given from here at all.
+//! the table stays the truth: what is given from here was read there a moment ago, and only what is asked for all the time is
+//! given from here at all.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +14,11 @@ use quick_cache::sync::Cache;
 use crate::order::values::Fingerprint;
 use crate::store::{Answer, Record, RecordId, RecordState};
 
-/// How old an answer may be that is given without asking the table.
+/// How old an answer may be that is given without asking the table: a refusal, which another try may not get any more once its
+/// record is gone.
 const FRESH: Duration = Duration::from_millis(200);
+/// The same of an answer that speaks of an order, which stands for ever.
+const FRESH_ORDER: Duration = Duration::from_secs(1);
 /// How often the table must have been asked before, with no pause longer than [`COUNTED`]: a client that tries once more is
 /// answered by the table.
 const HOT: u32 = 3;
@@ -60,7 +63,8 @@ impl Recent {
     /// The answer, where it is as good as the table's.
     pub(super) fn answer(&self, id: &RecordId, content: &Fingerprint) -> Option<Answer> {
         let seen = self.0.get(id)?;
-        let good = seen.times >= HOT && seen.at.elapsed() < FRESH && seen.fingerprint == *content;
+        let fresh = if seen.answer.order.is_some() { FRESH_ORDER } else { FRESH };
+        let good = seen.times >= HOT && seen.at.elapsed() < fresh && seen.fingerprint == *content;
         good.then_some(seen.answer)
     }
 
@@ -77,7 +81,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::values::{AccountId, Key};
+    use crate::order::values::{AccountId, Key, OrderId};
 
     fn record(body: &'static str) -> Record {
         let answer = Answer {
@@ -129,6 +133,15 @@ mod tests {
         recent.0.insert(id.clone(), seen(FRESH / 4));
         assert!(recent.answer(&id, &content("a")).is_some());
         recent.0.insert(id.clone(), seen(FRESH));
+        assert!(recent.answer(&id, &content("a")).is_none());
+        let of_order = |age| {
+            let mut seen = seen(age);
+            seen.answer.order = Some(OrderId::new());
+            seen
+        };
+        recent.0.insert(id.clone(), of_order(FRESH));
+        assert!(recent.answer(&id, &content("a")).is_some());
+        recent.0.insert(id.clone(), of_order(FRESH_ORDER));
         assert!(recent.answer(&id, &content("a")).is_none());
     }
 }

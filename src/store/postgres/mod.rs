@@ -21,10 +21,19 @@ macro_rules! statements {
     };
 }
 
+/// Lets the transaction of the statement it stands in commit without waiting for the disk: what a durable order builds on
+/// (its account, its session) comes before it in the log, and is as durable as the order itself once that is told.
+macro_rules! unhurried {
+    () => {
+        "set_config('synchronous_commit', 'off', true)"
+    };
+}
+
 mod accounts;
 mod catalogue;
 mod change;
 mod errors;
+mod gather;
 mod orders;
 mod outbox;
 mod payments;
@@ -35,6 +44,7 @@ mod settle;
 mod stories;
 mod sweep;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,16 +55,18 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
-    OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result, SettleRules,
-    Settled, Store, StoreError, Sweep,
+    Answer, Buyer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted,
+    Message, OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish,
+    Result, SettleRules, Settled, Store, StoreError, Sweep,
 };
 use crate::order::decide::Asked;
 use crate::order::life::Life;
 use crate::order::values::{AccountId, Cents, Key, OrderId, Sku, Subject};
 use crate::order::{Order, Product};
+use accounts::Accounts;
 use errors::broken;
 use pools::Pools;
+use sessions::Sessions;
 
 pub use pools::PLANNER;
 
@@ -71,7 +83,9 @@ pub struct PgTuning {
 
 /// The shop's data in a PostgreSQL database.
 pub struct Postgres {
-    pools: Pools,
+    pools: Arc<Pools>,
+    accounts: Accounts,
+    sessions: Sessions,
     plain: PgConnectOptions,
     connect_within: Duration,
 }
@@ -94,8 +108,9 @@ impl Postgres {
                 return Err(StoreError::Unreachable(silent));
             }
         }
-        let pools = Pools::new(&plain, tuning.statement_timeout);
-        Ok(Self { pools, plain, connect_within: tuning.connect_within })
+        let pools = Arc::new(Pools::new(&plain, tuning.statement_timeout));
+        let (accounts, sessions) = (Accounts::new(&pools), Sessions::new(&pools));
+        Ok(Self { pools, accounts, sessions, plain, connect_within: tuning.connect_within })
     }
 
     /// Whether every migration of this build was applied; for a start that must not migrate.
@@ -184,10 +199,6 @@ impl Store for Postgres {
         records::release(&self.pools, fences).await
     }
 
-    async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>> {
-        records::key_under_way(&self.pools, account).await
-    }
-
     async fn place(&self, batch: &[&Asked], lease: Duration, rules: &SettleRules) -> Result<Vec<Outright>> {
         settle::outright::place(&self.pools, batch, lease, rules).await
     }
@@ -232,12 +243,12 @@ impl Store for Postgres {
         orders::overdue(&self.pools, window, limit).await
     }
 
-    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>> {
-        outbox::take(&self.pools, limit, lease).await
+    async fn take_messages(&self, limit: u32, republish: Republish) -> Result<Vec<Message>> {
+        outbox::take(&self.pools, limit, republish).await
     }
 
-    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()> {
-        outbox::mark(&self.pools, messages, republish).await
+    async fn give_messages_back(&self, messages: &[Uuid]) -> Result<()> {
+        outbox::give_back(&self.pools, messages).await
     }
 
     async fn publishing_lag(&self) -> Result<Duration> {
@@ -273,15 +284,19 @@ impl Store for Postgres {
     }
 
     async fn find_account(&self, subject: &Subject) -> Result<Option<AccountId>> {
-        accounts::find(&self.pools, subject).await
+        self.accounts.find(subject).await
     }
 
     async fn open_account(&self, subject: &Subject, opening: Cents) -> Result<AccountId> {
-        accounts::open(&self.pools, subject, opening).await
+        self.accounts.open(subject, opening).await
     }
 
     async fn balance(&self, account: AccountId) -> Result<Cents> {
-        accounts::balance(&self.pools, account).await
+        self.accounts.balance(account).await
+    }
+
+    async fn buyer(&self, account: AccountId) -> Result<Buyer> {
+        self.accounts.buyer(account).await
     }
 
     async fn coupons(&self, account: AccountId) -> Result<Vec<Coupon>> {
@@ -305,18 +320,18 @@ impl Store for Postgres {
     }
 
     async fn create_session(&self, id: &str, data: &[u8], expires_at: OffsetDateTime) -> Result<bool> {
-        sessions::create(&self.pools, id, data, expires_at).await
+        self.sessions.create(id, data, expires_at).await
     }
 
     async fn save_session(&self, id: &str, data: &[u8], expires_at: OffsetDateTime) -> Result<()> {
-        sessions::save(&self.pools, id, data, expires_at).await
+        self.sessions.save(id, data, expires_at).await
     }
 
     async fn load_session(&self, id: &str) -> Result<Option<Vec<u8>>> {
-        sessions::load(&self.pools, id).await
+        self.sessions.load(id).await
     }
 
     async fn delete_session(&self, id: &str) -> Result<()> {
-        sessions::delete(&self.pools, id).await
+        self.sessions.delete(id).await
     }
 }

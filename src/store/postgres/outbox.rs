@@ -15,29 +15,29 @@ use crate::store::{Grant, Granted, Message, ORDER_PAID, Republish, Result};
 statements! {
     /// Rows that another relay is taking are skipped. The clock is that of the statement's begin, which an index can be
     /// searched by. The rows are held by then: to ask again whether they are consumed would only tempt the planner to look for
-    /// them in the index of those that are not (also below).
+    /// them in the index of those that are not (also below). A message that comes again was published before.
     TAKE = "
         WITH due AS (
             SELECT id FROM outbox WHERE consumed_at IS NULL AND due_at <= now()
             ORDER BY due_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
         )
-        UPDATE outbox SET due_at = clock_timestamp() + $2 * interval '1 ms'
+        UPDATE outbox SET publishings = publishings + 1,
+            published_at = CASE WHEN publishings > 0 THEN coalesce(published_at, clock_timestamp()) ELSE published_at END,
+            due_at = clock_timestamp()
+                + least($3::bigint, $2::bigint * power(2, least(publishings, 30))) * interval '1 ms'
         WHERE id = ANY(ARRAY(SELECT id FROM due)) AND due_at <= now()
         RETURNING id, topic, payload";
 
     /// In the order in which [`GRANT`] takes them.
-    MARK = "
+    GIVE_BACK = "
         WITH held AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
-        UPDATE outbox SET published_at = coalesce(published_at, clock_timestamp()), publishings = publishings + 1,
-            due_at = clock_timestamp()
-                + least($3::bigint, $2::bigint * power(2, least(publishings, 30))) * interval '1 ms'
+        UPDATE outbox SET publishings = greatest(publishings - 1, 0), due_at = clock_timestamp()
         WHERE id = ANY(ARRAY(SELECT id FROM held))";
 
-    /// Found by the relay's own index, in which what was never published comes first: its time to be taken is that of its
-    /// creation, or at most a relay's lease ahead.
+    /// Found by the relay's own index, in which what was never taken comes first: its time to be taken is that of its creation.
     LAG = "
         SELECT floor(extract(epoch FROM clock_timestamp() - created_at) * 1000)::bigint AS lag FROM outbox
-        WHERE consumed_at IS NULL AND published_at IS NULL AND due_at > '-infinity' ORDER BY due_at LIMIT 1";
+        WHERE consumed_at IS NULL AND publishings = 0 AND due_at > '-infinity' ORDER BY due_at LIMIT 1";
 
     /// `payload` is compared only for the rows of that time, which an index finds.
     CONSUMED = "
@@ -83,12 +83,18 @@ statements! {
             LEFT JOIN granted ON granted.code = told.code";
 }
 
-/// Where the answer is lost and the question asked again, the messages of the lost answer wait for their lease.
-pub(super) async fn take(pools: &Pools, limit: u32, lease: Duration) -> Result<Vec<Message>> {
-    let rows = pools.query(|| sqlx::query(TAKE).bind(i64::from(limit)).bind(millis(lease))).await?;
-    let mut messages: Vec<Message> = rows.iter().map(message).collect::<Result<_>>()?;
+/// Where the answer is lost and the question asked again, the messages of the lost answer wait until they are due again.
+pub(super) async fn take(pools: &Pools, limit: u32, republish: Republish) -> Result<Vec<Message>> {
+    let statement =
+        || sqlx::query(TAKE).bind(i64::from(limit)).bind(millis(republish.first)).bind(millis(republish.longest));
+    let mut messages: Vec<Message> = pools.query(statement).await?.iter().map(message).collect::<Result<_>>()?;
     messages.sort_by_key(|message| message.id);
     Ok(messages)
+}
+
+/// Run twice after a lost answer it forgets one publishing too many, which does no harm.
+pub(super) async fn give_back(pools: &Pools, messages: &[Uuid]) -> Result<()> {
+    pools.query(|| sqlx::query(GIVE_BACK).bind(messages.to_vec())).await.map(drop)
 }
 
 fn message(row: &PgRow) -> Result<Message> {
@@ -98,13 +104,6 @@ fn message(row: &PgRow) -> Result<Message> {
 pub(super) async fn consumed(pools: &Pools, order: OrderId, within: Duration) -> Result<Option<Message>> {
     let statement = || sqlx::query(CONSUMED).bind(order.to_string()).bind(millis(within)).bind(ORDER_PAID);
     pools.query_one(statement).await?.map(|row| message(&row)).transpose()
-}
-
-/// Run twice after a lost answer it counts one publishing too many, which does no harm.
-pub(super) async fn mark(pools: &Pools, messages: &[Uuid], republish: Republish) -> Result<()> {
-    let statement =
-        || sqlx::query(MARK).bind(messages.to_vec()).bind(millis(republish.first)).bind(millis(republish.longest));
-    pools.query(statement).await.map(drop)
 }
 
 pub(super) async fn lag(pools: &Pools) -> Result<Duration> {

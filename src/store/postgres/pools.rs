@@ -11,6 +11,7 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection, Postgres};
 
 use super::errors::{Stop, broken, is_lost, makes_way, map};
+use super::settle::lately::Lately;
 use crate::store::{PATIENCE, Result, StoreError};
 
 /// Claims are one short statement for many keys; a second connection keeps a claim that waits for another process's
@@ -49,6 +50,8 @@ pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
 
 pub(super) struct Pools {
     outright: PgPool,
+    /// What placing outright goes by.
+    pub(super) lately: Lately,
     claims: PgPool,
     settle: PgPool,
     general: PgPool,
@@ -157,6 +160,7 @@ impl Pools {
             ("lock_timeout", millis(PATIENCE.min(statement_timeout / 2))),
         ];
         Self {
+            lately: Lately::default(),
             outright: pool(OUTRIGHT_CONNECTIONS, limited.clone().options(shortly)),
             // A claim that is lost in a crash has done nothing, so it need not wait for the disk.
             claims: pool(CLAIM_CONNECTIONS, limited.clone().options([("synchronous_commit", "off")])),

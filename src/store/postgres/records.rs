@@ -8,9 +8,9 @@ use sqlx::postgres::PgRow;
 use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
-use super::errors::{Stop, broken, column, stored};
+use super::errors::{Stop, broken, column};
 use super::pools::{Pools, Statement};
-use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
+use crate::order::values::{Fingerprint, OrderId};
 use crate::store::{Answer, ClaimRequest, ClaimResult, Conclusion, Fence, Record, RecordId, RecordState, Result};
 
 /// How often a claim is tried: again after a deadlock, and for a record that was there when it was claimed and gone
@@ -97,12 +97,6 @@ statements! {
         SELECT key FROM idempotency_records
         WHERE account_id = $1 AND operation = $2 AND key = $3 AND epoch = $4 AND status = 'processing'
         FOR NO KEY UPDATE";
-
-    UNDER_WAY = "
-        SELECT key FROM idempotency_records
-        WHERE account_id = $1 AND operation = 'place_order' AND status = 'processing'
-            AND lease_expires_at > clock_timestamp()
-        ORDER BY created_at DESC LIMIT 1";
 }
 
 /// A time as the statements take it.
@@ -249,9 +243,4 @@ pub(super) async fn release(pools: &Pools, fences: &[Fence]) -> Result<()> {
         pools.query(|| of_one(RELEASE, &fence.id).bind(fence.epoch)).await?;
     }
     Ok(())
-}
-
-pub(super) async fn key_under_way(pools: &Pools, account: AccountId) -> Result<Option<Key>> {
-    let row = pools.query_one(|| sqlx::query(UNDER_WAY).bind(account.0)).await?;
-    row.map(|row| stored(&row, "key", Key::parse)).transpose()
 }

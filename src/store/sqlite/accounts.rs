@@ -3,11 +3,11 @@
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::row::{get, time, uuid};
-use super::{Commit, Result, Sqlite, StoreError, Tx, fault};
+use super::row::{get, parsed_or_null, time, uuid};
+use super::{Commit, Result, Sqlite, StoreError, Tx, fault, now};
 use crate::order::Order;
-use crate::order::values::{AccountId, Cents, OrderId, Subject};
-use crate::store::Coupon;
+use crate::order::values::{AccountId, Cents, Key, OrderId, Subject};
+use crate::store::{Buyer, Coupon};
 
 pub(super) async fn find(db: impl sqlx::SqliteExecutor<'_>, subject: &Subject) -> Result<Option<AccountId>> {
     sqlx::query("SELECT id FROM accounts WHERE subject = $1")
@@ -56,6 +56,23 @@ pub(super) async fn balance(store: &Sqlite, account: AccountId) -> Result<Cents>
         .await
         .map_err(fault)?
         .ok_or_else(|| missing(account))
+}
+
+pub(super) async fn buyer(store: &Sqlite, account: AccountId) -> Result<Buyer> {
+    let row = sqlx::query(concat!(
+        "SELECT a.balance, (SELECT r.key FROM idempotency_records r
+            WHERE r.account_id = a.id AND r.operation = 'place_order' AND r.status = 'processing'
+                AND r.lease_expires_at > ",
+        now!(),
+        " ORDER BY r.created_at DESC, r.key LIMIT 1) AS under_way
+         FROM accounts a WHERE a.id = $1"
+    ))
+    .bind(account.0.hyphenated())
+    .fetch_optional(&store.readers)
+    .await
+    .map_err(fault)?
+    .ok_or_else(|| missing(account))?;
+    Ok(Buyer { balance: get(&row, "balance")?, under_way: parsed_or_null(&row, "under_way", Key::parse)? })
 }
 
 pub(super) fn missing(account: AccountId) -> StoreError {

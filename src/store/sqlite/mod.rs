@@ -49,9 +49,9 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    Answer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted, Message,
-    OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish, Result,
-    SettleRules, Settled, Store, StoreError, Sweep,
+    Answer, Buyer, Change, ChangeRules, Changed, ClaimRequest, ClaimResult, Coupon, Due, Fence, Grant, Granted,
+    Message, OrderRef, Outright, Placing, ProviderEvent, Record, RecordFilter, RecordId, RecordStory, Republish,
+    Result, SettleRules, Settled, Store, StoreError, Sweep,
 };
 use crate::order::decide::Asked;
 use crate::order::life::Life;
@@ -157,10 +157,6 @@ impl Store for Sqlite {
         fences::release(self, fences).await
     }
 
-    async fn key_under_way(&self, account: AccountId) -> Result<Option<Key>> {
-        records::key_under_way(self, account).await
-    }
-
     async fn place(&self, batch: &[&Asked], lease: Duration, rules: &SettleRules) -> Result<Vec<Outright>> {
         outright::place(self, batch, lease, rules).await
     }
@@ -205,12 +201,12 @@ impl Store for Sqlite {
         orders::overdue(self, window, limit).await
     }
 
-    async fn take_messages(&self, limit: u32, lease: Duration) -> Result<Vec<Message>> {
-        outbox::take(self, limit, lease).await
+    async fn take_messages(&self, limit: u32, republish: Republish) -> Result<Vec<Message>> {
+        outbox::take(self, limit, republish).await
     }
 
-    async fn mark_published(&self, messages: &[Uuid], republish: Republish) -> Result<()> {
-        outbox::mark(self, messages, republish).await
+    async fn give_messages_back(&self, messages: &[Uuid]) -> Result<()> {
+        outbox::give_back(self, messages).await
     }
 
     async fn publishing_lag(&self) -> Result<Duration> {
@@ -255,6 +251,10 @@ impl Store for Sqlite {
 
     async fn balance(&self, account: AccountId) -> Result<Cents> {
         accounts::balance(self, account).await
+    }
+
+    async fn buyer(&self, account: AccountId) -> Result<Buyer> {
+        accounts::buyer(self, account).await
     }
 
     async fn coupons(&self, account: AccountId) -> Result<Vec<Coupon>> {

@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::row::{get, span, uuid};
-use super::{Commit, Result, Sqlite, Tx, fault, now};
+use super::{Commit, Result, Sqlite, Tx, clock, fault, now};
 use crate::order::Order;
 use crate::order::values::OrderId;
 use crate::store::{Message, ORDER_PAID, Republish};
@@ -23,21 +23,21 @@ pub(super) const DUE: &str = concat!(
     " ORDER BY due_at LIMIT $1)"
 );
 
-pub(super) const TAKE: &str = "UPDATE outbox SET due_at = $2 WHERE id IN (SELECT value FROM json_each($1))";
+/// A message that comes again was published before.
+pub(super) const TAKE: &str = "
+    UPDATE outbox SET publishings = publishings + 1,
+        published_at = CASE WHEN publishings > 0 THEN coalesce(published_at, $2) ELSE published_at END,
+        due_at = $2 + min($4, $3 << min(publishings, 20))
+    WHERE id IN (SELECT value FROM json_each($1))";
 
-pub(super) const MARK: &str = concat!(
-    "UPDATE outbox SET published_at = coalesce(published_at, clock.now), publishings = publishings + 1,
-        due_at = clock.now + min($3, $2 << min(publishings, 20))
-     FROM (SELECT ",
-    now!(),
-    " AS now) AS clock WHERE id IN (SELECT value FROM json_each($1))"
-);
+pub(super) const GIVE_BACK: &str = "
+    UPDATE outbox SET publishings = max(publishings - 1, 0), due_at = $2 WHERE id IN (SELECT value FROM json_each($1))";
 
 pub(super) const LAG: &str = concat!(
     "SELECT max(0, ",
     now!(),
     " - created_at) FROM outbox
-     WHERE published_at IS NULL AND created_at > 0 ORDER BY created_at LIMIT 1"
+     WHERE consumed_at IS NULL AND publishings = 0 AND due_at > 0 ORDER BY due_at LIMIT 1"
 );
 
 /// `payload` is compared only for the rows of that time, which an index finds.
@@ -84,7 +84,7 @@ pub(super) async fn tell_paid(tx: &mut Tx, order: &Order, now: i64) -> Result<()
 
 /// Looks before it asks for the write lock, which an idle relay leaves alone. Quick: a message that is published twice
 /// comes to no harm.
-pub(super) async fn take(store: &Sqlite, limit: u32, lease: Duration) -> Result<Vec<Message>> {
+pub(super) async fn take(store: &Sqlite, limit: u32, republish: Republish) -> Result<Vec<Message>> {
     let any = sqlx::query(concat!("SELECT 1 FROM outbox WHERE consumed_at IS NULL AND due_at <= ", now!(), " LIMIT 1"));
     if any.fetch_optional(&store.readers).await.map_err(fault)?.is_none() {
         return Ok(Vec::new());
@@ -93,7 +93,14 @@ pub(super) async fn take(store: &Sqlite, limit: u32, lease: Duration) -> Result<
     let row = sqlx::query(DUE).bind(limit).fetch_one(&mut *tx).await.map_err(fault)?;
     let (now, Json(due)) = (get::<i64>(&row, "now")?, get::<Json<Vec<(Uuid, String, String)>>>(&row, "due")?);
     let ids: Vec<Uuid> = due.iter().map(|(id, ..)| *id).collect();
-    sqlx::query(TAKE).bind(Json(ids)).bind(now + span(lease)).execute(&mut *tx).await.map_err(fault)?;
+    sqlx::query(TAKE)
+        .bind(Json(ids))
+        .bind(now)
+        .bind(span(republish.first))
+        .bind(span(republish.longest))
+        .execute(&mut *tx)
+        .await
+        .map_err(fault)?;
     tx.commit().await.map_err(fault)?;
     Ok(due.into_iter().map(|(id, topic, payload)| Message { id, topic, payload }).collect())
 }
@@ -107,15 +114,10 @@ pub(super) async fn consumed(store: &Sqlite, order: OrderId, within: Duration) -
     query.fetch_optional(&store.readers).await.map_err(fault)?.map(|row| message(&row)).transpose()
 }
 
-pub(super) async fn mark(store: &Sqlite, messages: &[Uuid], republish: Republish) -> Result<()> {
+pub(super) async fn give_back(store: &Sqlite, messages: &[Uuid]) -> Result<()> {
     let mut tx = store.begin(Commit::Quick).await?;
-    sqlx::query(MARK)
-        .bind(Json(messages))
-        .bind(span(republish.first))
-        .bind(span(republish.longest))
-        .execute(&mut *tx)
-        .await
-        .map_err(fault)?;
+    let now = clock(&mut tx).await?;
+    sqlx::query(GIVE_BACK).bind(Json(messages)).bind(now).execute(&mut *tx).await.map_err(fault)?;
     tx.commit().await.map_err(fault)
 }
 

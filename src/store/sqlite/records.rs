@@ -8,9 +8,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::row::{damaged, get, parsed, span, uuid};
+use super::row::{damaged, get, span, uuid};
 use super::{Commit, Result, Sqlite, StoreError, Tx, clock, fault, now};
-use crate::order::values::{AccountId, Fingerprint, Key, OrderId};
+use crate::order::values::{Fingerprint, OrderId};
 use crate::store::{Answer, ClaimRequest, ClaimResult, Outright, Record, RecordId, RecordState};
 
 /// How long an unfinished record is kept at least; completion sets the real time. A day, as operators look at what
@@ -191,19 +191,4 @@ fn answer(row: &SqliteRow) -> Result<Answer> {
         body: Bytes::from(get::<Vec<u8>>(row, "response_body")?),
         order: order.map(OrderId),
     })
-}
-
-pub(super) async fn key_under_way(store: &Sqlite, account: AccountId) -> Result<Option<Key>> {
-    sqlx::query(concat!(
-        "SELECT key FROM idempotency_records
-         WHERE account_id = $1 AND operation = 'place_order' AND status = 'processing' AND lease_expires_at > ",
-        now!(),
-        " ORDER BY created_at DESC, key LIMIT 1"
-    ))
-    .bind(account.0.hyphenated())
-    .fetch_optional(&store.readers)
-    .await
-    .map_err(fault)?
-    .map(|row| parsed(&row, "key", Key::parse))
-    .transpose()
 }

@@ -325,7 +325,7 @@ async fn no_question_of_the_busy_paths_reads_a_whole_table() {
         payments::ORDER_OF,
         outbox::DUE,
         outbox::TAKE,
-        outbox::MARK,
+        outbox::GIVE_BACK,
         outbox::LAG,
         grants::STAND,
         grants::HEARD,

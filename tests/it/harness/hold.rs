@@ -40,11 +40,11 @@ impl Hold {
 /// Where the service is stopped, inside the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the statement that claims, before its row is there.
+    /// Where a record is claimed, or placed together with its order: before its row is there.
     Claim,
-    /// In the transaction that settles, before the order is there.
+    /// In the transaction that places or settles, before the order is there.
     Order,
-    /// In the same, once all else is written: while the answer is stored.
+    /// In the one that settles, once all else is written: while the answer is stored under the claim.
     Answer,
     /// In its commit. PostgreSQL only.
     Commit,
@@ -56,7 +56,6 @@ pub enum Place {
 /// would kill the second one.
 pub struct Gate {
     guard: Option<PgConnection>,
-    place: Place,
 }
 
 /// The number of the advisory lock is the trigger's argument. Only the statement's own time-out ends the wait.
@@ -73,34 +72,58 @@ impl Gate {
 
     /// Closes it.
     pub async fn close(under: &TestStore, place: Place) -> Self {
+        Self::close_to(under, place, "true").await
+    }
+
+    /// Closes it to the rows of which this is true (of `NEW`).
+    pub async fn close_to(under: &TestStore, place: Place, held: &str) -> Self {
+        if let Sql::Sqlite(_) = under.sql {
+            Self::close_sqlite(under, place, held).await;
+            return Self { guard: None };
+        }
         let (kind, moment) = match place {
             Place::Claim => ("OR REPLACE TRIGGER", "BEFORE INSERT ON idempotency_records"),
             Place::Order => ("OR REPLACE TRIGGER", "BEFORE INSERT ON orders"),
             Place::Answer => ("OR REPLACE TRIGGER", "BEFORE UPDATE ON idempotency_records"),
             Place::Commit => ("CONSTRAINT TRIGGER", "AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED"),
         };
+        // Taking over is an update too, which has no answer.
+        let held = if place == Place::Answer { format!("{held} AND NEW.status = 'done'") } else { held.to_owned() };
         let number = place as u8;
-        if let Sql::Sqlite(_) = under.sql {
-            assert_ne!(place, Place::Commit, "SQLite has no trigger there");
-            under.sql.run(COUNTING).await;
-            let key = if place == Place::Order { "idempotency_key" } else { "key" };
-            let held = format!("WHEN NEW.{key} <> '{}' BEGIN SELECT count(*) FROM counting; END", Self::PASSES);
-            under.sql.run(&format!("CREATE TRIGGER gate {moment} {held}")).await;
-            return Self { guard: None, place };
-        }
         let mut guard = PgConnection::connect(under.database.url()).await.unwrap();
         let lock = sqlx::query("SELECT pg_advisory_lock($1)").bind(i64::from(number));
         lock.execute(&mut guard).await.unwrap();
         under.sql.run(FUNCTION).await;
-        under
-            .sql
-            .run(&format!("CREATE {kind} gate_{number} {moment} FOR EACH ROW EXECUTE FUNCTION gate({number})"))
-            .await;
-        Self { guard: Some(guard), place }
+        let trigger =
+            format!("CREATE {kind} gate_{number} {moment} FOR EACH ROW WHEN ({held}) EXECUTE FUNCTION gate({number})");
+        under.sql.run(&trigger).await;
+        Self { guard: Some(guard) }
     }
 
-    /// Whether somebody is held: on PostgreSQL told by its lock table; on SQLite by the file's write lock being taken, and by
-    /// the claim, which stands before all places but its own.
+    async fn close_sqlite(under: &TestStore, place: Place, held: &str) {
+        under.sql.run(COUNTING).await;
+        let records = |moment, status| (moment, "idempotency_records", "key", format!("NEW.status = '{status}'"));
+        let moments = match place {
+            // There a claim is taken over by an update.
+            Place::Claim => {
+                vec![("INSERT", "idempotency_records", "key", "true".into()), records("UPDATE", "processing")]
+            }
+            Place::Order => vec![("INSERT", "orders", "idempotency_key", "true".into())],
+            Place::Answer => vec![records("UPDATE", "done")],
+            Place::Commit => panic!("SQLite has no trigger there"),
+        };
+        for (moment, table, key, what) in moments {
+            let passes = format!("NEW.{key} <> '{}'", Self::PASSES);
+            let trigger = format!(
+                "CREATE TRIGGER gate_{moment} BEFORE {moment} ON {table} WHEN {held} AND {what} AND {passes}
+                BEGIN SELECT count(*) FROM counting; END"
+            );
+            under.sql.run(&trigger).await;
+        }
+    }
+
+    /// Whether somebody is held: on PostgreSQL told by its lock table; on SQLite by the file's write lock being taken for longer
+    /// than anybody else needs it.
     pub async fn is_reached(&self, under: &TestStore) -> bool {
         if self.guard.is_some() {
             let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
@@ -108,13 +131,14 @@ impl Gate {
             return under.sql.int(waiting).await > 0;
         }
         let mut probe = SqliteConnection::connect(under.database.url()).await.unwrap();
-        sqlx::query("PRAGMA busy_timeout = 0").execute(&mut probe).await.unwrap();
-        if let Ok(transaction) = probe.begin_with("BEGIN IMMEDIATE").await {
-            transaction.rollback().await.unwrap();
-            return false;
+        sqlx::query("PRAGMA busy_timeout = 300").execute(&mut probe).await.unwrap();
+        match probe.begin_with("BEGIN IMMEDIATE").await {
+            Ok(free) => {
+                free.rollback().await.unwrap();
+                false
+            }
+            Err(_) => true,
         }
-        let claims = "SELECT count(*) FROM idempotency_records WHERE status = 'processing'";
-        self.place == Place::Claim || under.sql.int(claims).await > 0
     }
 
     /// Lets everybody on. On SQLite whoever was held must have been killed.
@@ -122,7 +146,11 @@ impl Gate {
         match self.guard {
             // The trigger stays: taking it away would wait for whoever was held.
             Some(guard) => guard.close().await.unwrap(),
-            None => drop(under.sql.run("DROP TRIGGER gate").await),
+            None => {
+                for moment in ["INSERT", "UPDATE"] {
+                    under.sql.run(&format!("DROP TRIGGER IF EXISTS gate_{moment}")).await;
+                }
+            }
         }
     }
 }

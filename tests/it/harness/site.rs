@@ -5,11 +5,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use oncegate::order::request::from_json;
+use oncegate::order::values::Subject;
+use oncegate::store::{ClaimRequest, ClaimResult, Fence};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::TestStore;
 use super::client::{Buyer, Client, Ledger, want};
-use super::goods::product;
+use super::goods::{LEASE, product, record_id};
 use super::proxy::Proxy;
 use super::redis;
 use super::service::{SECRET, Service, run, stderr, stdout};
@@ -117,6 +121,24 @@ impl Site {
     /// A browser that has not been here before.
     pub fn buyer(&self) -> Buyer {
         Buyer::new(self.ledger.clone())
+    }
+
+    /// Leaves a claim of this request as a worker does that dies with it: its lease is over, its epoch is 1. Whoever asks next
+    /// takes it over, and so goes the way of the claims; what nothing stands for is placed without one. `subject` has an account.
+    pub async fn abandon(&self, subject: &str, key: &str, body: &Value) {
+        let store = &self.under.store;
+        let account = store.find_account(&Subject::parse(subject).unwrap()).await.unwrap().unwrap();
+        let fingerprint = from_json(body.to_string().as_bytes(), false).unwrap().fingerprint;
+        let request = ClaimRequest { id: record_id(account, key), fingerprint };
+        let fence = Fence { id: request.id.clone(), epoch: 1 };
+        let claimed = store.claim(&[request], LEASE).await.unwrap();
+        assert!(matches!(claimed[0], ClaimResult::Won { epoch: 1, taken_over: false }), "{claimed:?}");
+        store.release(&[fence]).await.unwrap();
+    }
+
+    /// Who the only buyer is that has an account.
+    pub async fn visitor(&self) -> String {
+        self.under.sql.text("SELECT subject FROM accounts WHERE subject LIKE 'visitor:%'").await
     }
 
     /// Opens the client's account, and the connections of each process, by an order that [`Self::orders`] does not count:

@@ -35,6 +35,7 @@ async fn a_lease_is_judged_alike_by_processes_whose_clocks_are_five_minutes_off(
         assert_ne!(date(&theirs.await)[..22], date(&ours.await)[..22], "its clock is wrong");
 
         let key = format!("k{n}");
+        site.abandon("client:a", &key, &order).await;
         let gate = Gate::close(&site.under, Place::Order).await;
         let lost = send(&client, wrong.main, &key, &order);
         eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
@@ -46,6 +47,7 @@ async fn a_lease_is_judged_alike_by_processes_whose_clocks_are_five_minutes_off(
         let (placed, meanwhile) = retry(&client, right.main, &key, &order, Duration::from_secs(LEASE + 8)).await;
         assert!(!meanwhile.is_empty() && meanwhile.iter().all(|seen| seen.is_in_progress(LEASE)), "{meanwhile:?}");
         assert!(!placed.replayed());
+        assert_eq!(right.counted("key", "taken_over").await, 1);
     }
     assert_eq!(site.orders().await, 2);
     site.holds().await;

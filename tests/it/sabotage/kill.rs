@@ -1,4 +1,4 @@
-//! `kill -9` at every boundary of the work (C1, C19).
+//! `kill -9` at every boundary of the way of the claims (C1, C19). What is placed without a claim is in [`super::outright`].
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ const IN_THE_END: Duration = Duration::from_secs(LEASE + 8);
 /// What a retry finds after a kill at this place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// Nothing: it is the first.
-    Nothing,
-    /// A claim that is honoured for its lease and then taken over.
+    /// The claim that was to be taken over, as it was: its lease is over.
+    Abandoned,
+    /// A claim of its own that is honoured for its lease and then taken over.
     Claim,
     /// The order and its answer.
     Order,
@@ -32,6 +32,7 @@ async fn kill_at(place: Place, left: Left) {
     let (client, order) = (site.client("a").await, want(&[("TEA", 3)]));
     let [first, second] = site.start_two().await;
     site.warm_up(&client, &[&first, &second]).await;
+    site.abandon("client:a", "k", &order).await;
     let gate = Gate::close(&site.under, place).await;
     let begun = Instant::now();
     let lost = send(&client, first.main, "k", &order);
@@ -40,19 +41,20 @@ async fn kill_at(place: Place, left: Left) {
     gate.open(&site.under).await;
     assert_eq!(first.end().await.0, None, "it was killed");
     assert!(lost.await.unwrap().is_none(), "the first gave no answer");
+    let epoch = async || site.under.sql.int("SELECT epoch FROM idempotency_records WHERE key = 'k'").await;
     if left == Left::Claim {
         // On PostgreSQL the statement goes on by itself; a retry that came before it would be the first.
-        let claims = "SELECT count(*) FROM idempotency_records WHERE key = 'k'";
-        eventually("the claim stands", async || site.under.sql.int(claims).await == 1).await;
+        eventually("the claim stands", async || epoch().await == 2).await;
     }
 
     let (placed, meanwhile) = retry(&client, second.main, "k", &order, IN_THE_END).await;
     assert!(meanwhile.iter().all(|seen| seen.is_in_progress(LEASE)), "{meanwhile:?}");
     assert_eq!(placed.replayed(), left == Left::Order, "{placed:?}");
     let taken_over = second.counted("key", "taken_over").await;
-    assert_eq!(taken_over, u64::from(left == Left::Claim));
+    assert_eq!(taken_over, u64::from(left != Left::Order));
+    assert_eq!(epoch().await, if left == Left::Claim { 3 } else { 2 });
     match left {
-        Left::Nothing => assert!(meanwhile.is_empty(), "there was no lease to wait for: {meanwhile:?}"),
+        Left::Abandoned => assert!(meanwhile.is_empty(), "there was no lease to wait for: {meanwhile:?}"),
         Left::Claim => assert!(begun.elapsed() >= Duration::from_secs(LEASE), "the lease was not honoured"),
         Left::Order => {}
     }
@@ -63,9 +65,9 @@ async fn kill_at(place: Place, left: Left) {
 
 /// On PostgreSQL the statement goes on without its client: the claim stands.
 #[tokio::test]
-async fn killed_while_it_claims_it_leaves_at_most_a_claim() {
+async fn killed_while_it_takes_a_claim_over_it_leaves_at_most_a_claim() {
     let on_postgres = std::env::var_os("TEST_DATABASE_URL").is_some();
-    kill_at(Place::Claim, if on_postgres { Left::Claim } else { Left::Nothing }).await;
+    kill_at(Place::Claim, if on_postgres { Left::Claim } else { Left::Abandoned }).await;
 }
 
 #[tokio::test]
@@ -93,7 +95,10 @@ async fn a_form_whose_process_was_killed_is_finished_by_sending_it_again() {
     let site = Site::open(&[("ONCEGATE_LEASE", "3s"), ("ONCEGATE_FORM_WAIT", "300ms")]).await;
     let [first, second] = site.start_two().await;
     let buyer = site.buyer();
+    let earlier = buyer.form(first.main).await;
+    assert!(buyer.submit(first.main, &earlier, "POT", 1).await.order().is_some(), "now it has an account");
     let pair = buyer.form(first.main).await;
+    site.abandon(&site.visitor().await, &pair.key, &want(&[("TEA", 1)])).await;
     let gate = Gate::close(&site.under, Place::Order).await;
     let lost = {
         let (buyer, pair, at) = (buyer.clone(), pair.clone(), first.main);
@@ -115,7 +120,8 @@ async fn a_form_whose_process_was_killed_is_finished_by_sending_it_again() {
     let order = buyer.get(second.main, again.header("location")).await.order();
     assert!(order.is_some());
     assert_eq!(buyer.submit(second.main, &reloaded, "TEA", 1).await.order(), order);
-    assert_eq!(site.orders().await, 1);
+    assert_eq!(second.counted("key", "taken_over").await, 1);
+    assert_eq!(site.orders().await, 2);
     site.holds().await;
 }
 
@@ -126,6 +132,9 @@ async fn a_batch_that_was_killed_is_finished_order_by_order() {
     let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
     let [first, second] = site.start_two().await;
     site.warm_up(&client, &[&first, &second]).await;
+    for n in 0..10 {
+        site.abandon("client:a", &format!("k{n}"), &order).await;
+    }
     let gate = Gate::close(&site.under, Place::Answer).await;
     let lost: Vec<_> = (0..10).map(|n| send(&client, first.main, &format!("k{n}"), &order)).collect();
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;
@@ -150,6 +159,7 @@ async fn of_thirty_retries_that_wait_for_the_end_of_the_lease_one_takes_over() {
     let (client, order) = (site.client("a").await, want(&[("TEA", 1)]));
     let ([first, second], third) = tokio::join!(site.start_two(), site.start());
     site.warm_up(&client, &[&first, &second, &third]).await;
+    site.abandon("client:a", "k", &order).await;
     let gate = Gate::close(&site.under, Place::Order).await;
     let lost = send(&client, first.main, "k", &order);
     eventually("the work has come to the gate", async || gate.is_reached(&site.under).await).await;

@@ -48,25 +48,35 @@ async fn many(t: &TestStore, n: usize) {
 async fn a_paid_order_has_one_message_that_one_relay_gets_until_its_lease_is_over() {
     let t = shop().await;
     let buyer = account(&t.store, 1_000).await;
-    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), []);
+    assert_eq!(t.store.take_messages(10, NEVER).await.unwrap(), []);
     assert_eq!(t.store.publishing_lag().await.unwrap(), NOW);
     let order = by_balance(&t.store, buyer, "k").await;
-    let taken = t.store.take_messages(10, NOW).await.unwrap();
-    let [Message { id, topic, payload }] = &taken[..] else { panic!("{taken:?}") };
+    t.sql.run(&format!("UPDATE outbox SET created_at = {}", t.sql.moment(-60))).await;
+    assert!(t.store.publishing_lag().await.unwrap() >= Duration::from_secs(60));
+    let taken = t.store.take_messages(10, AT_ONCE).await.unwrap();
+    let [Message { topic, payload, .. }] = &taken[..] else { panic!("{taken:?}") };
     let told: serde_json::Value = serde_json::from_str(payload).unwrap();
     assert_eq!(
         (topic.as_str(), told["order_id"].as_str(), told["account_id"].as_str()),
         (ORDER_PAID, Some(order.to_string().as_str()), Some(buyer.to_string().as_str()))
     );
-    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), taken, "the relay that had it has died");
-    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), [], "this one lives");
-    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NULL").await, 1);
+    assert_eq!(t.store.publishing_lag().await.unwrap(), NOW, "a relay has it");
+    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NULL").await, 1, "who knows");
+    assert_eq!(t.store.take_messages(10, NEVER).await.unwrap(), taken, "the relay that had it has died");
+    assert_eq!(t.store.take_messages(10, NEVER).await.unwrap(), [], "this one lives");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_relay_could_not_publish_is_there_at_once_and_was_never_published() {
+    let t = shop().await;
+    let buyer = account(&t.store, 1_000).await;
+    by_balance(&t.store, buyer, "k").await;
+    let taken = t.store.take_messages(10, NEVER).await.unwrap();
+    t.store.give_messages_back(&[taken[0].id]).await.unwrap();
     t.sql.run(&format!("UPDATE outbox SET created_at = {}", t.sql.moment(-60))).await;
-    assert!(t.store.publishing_lag().await.unwrap() >= Duration::from_secs(60));
-    t.store.mark_published(&[*id], NEVER).await.unwrap();
-    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NOT NULL").await, 1);
-    assert_eq!(t.store.publishing_lag().await.unwrap(), NOW);
-    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap(), []);
+    assert!(t.store.publishing_lag().await.unwrap() >= Duration::from_secs(60), "it waits");
+    assert_eq!(t.store.take_messages(10, NEVER).await.unwrap(), taken);
+    assert_eq!(t.sql.int("SELECT count(*) FROM outbox WHERE published_at IS NULL AND publishings = 1").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,7 +87,7 @@ async fn the_message_of_an_order_is_found_once_it_had_its_effect_and_for_as_long
     let minute = Duration::from_secs(60);
     assert_eq!(t.store.consumed_message(order, minute).await.unwrap(), None, "nobody has heard it yet");
     let told = |message: &Message, order: OrderId| message.payload.contains(&order.to_string());
-    for message in t.store.take_messages(10, LEASE).await.unwrap() {
+    for message in t.store.take_messages(10, NEVER).await.unwrap() {
         let of = if told(&message, order) { order } else { other };
         assert_eq!(grant_one(&*t.store, message.id, of).await, Granted::New);
     }
@@ -99,7 +109,7 @@ async fn relays_share_the_messages_and_none_is_given_to_two() {
         relays.spawn(async move {
             let mut got = Vec::new();
             loop {
-                let taken = store.take_messages(7, LEASE).await.unwrap();
+                let taken = store.take_messages(7, NEVER).await.unwrap();
                 if taken.is_empty() {
                     return got;
                 }
@@ -109,7 +119,7 @@ async fn relays_share_the_messages_and_none_is_given_to_two() {
     }
     let got = relays.join_all().await.concat();
     // A relay may pass by what another holds just then: the rest is there for the next look.
-    let rest = t.store.take_messages(200, LEASE).await.unwrap();
+    let rest = t.store.take_messages(200, NEVER).await.unwrap();
     let all: HashSet<Uuid> = got.iter().copied().chain(rest.iter().map(|message| message.id)).collect();
     assert_eq!((all.len(), got.len() + rest.len()), (120, 120));
 }
@@ -122,9 +132,9 @@ async fn a_relay_passes_by_what_another_is_taking_and_does_not_wait_for_it() {
     let t = shop().await;
     many(&t, 3).await;
     let taking = t.sql.keep_open("SELECT id FROM outbox ORDER BY due_at LIMIT 1 FOR UPDATE").await;
-    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap().len(), 2);
+    assert_eq!(t.store.take_messages(10, NEVER).await.unwrap().len(), 2);
     drop(taking);
-    assert_eq!(t.store.take_messages(10, LEASE).await.unwrap().len(), 1);
+    assert_eq!(t.store.take_messages(10, NEVER).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,23 +142,24 @@ async fn a_published_message_is_told_again_until_its_effect_shows_and_at_ever_lo
     let t = shop().await;
     let buyer = account(&t.store, 1_000).await;
     let order = by_balance(&t.store, buyer, "k").await;
-    let id = t.store.take_messages(1, NOW).await.unwrap()[0].id;
-    t.store.mark_published(&[id], AT_ONCE).await.unwrap();
-    let first = t.sql.int(&format!("SELECT {} FROM outbox", t.sql.millis("published_at"))).await;
-    assert_eq!(t.store.take_messages(1, LEASE).await.unwrap()[0].id, id);
+    let id = t.store.take_messages(1, AT_ONCE).await.unwrap()[0].id;
+    assert_eq!(t.store.take_messages(1, AT_ONCE).await.unwrap()[0].id, id);
+    let published = format!("SELECT {} FROM outbox", t.sql.millis("published_at"));
+    let first = t.sql.int(&published).await;
 
     let hour = Duration::from_secs(3600);
-    let doubling = Republish { first: hour, longest: hour * 5 };
-    for hours in [2, 4, 5, 5] {
-        t.store.mark_published(&[id], doubling).await.unwrap();
+    let doubling = Republish { first: hour, longest: hour * 10 };
+    for hours in [4, 8, 10, 10] {
+        assert_eq!(t.store.take_messages(1, doubling).await.unwrap()[0].id, id);
         let wait = t.sql.int(&format!("SELECT {} FROM outbox", t.sql.millis("due_at"))).await - t.sql.clock().await;
         assert!((hours * 3_600_000 - 60_000..=hours * 3_600_000).contains(&wait), "{wait} for {hours} h");
+        assert_eq!(t.store.take_messages(1, doubling).await.unwrap(), [], "not before");
+        t.sql.run(&format!("UPDATE outbox SET due_at = {}", t.sql.moment(-1))).await;
     }
-    assert_eq!(t.sql.int(&format!("SELECT {} FROM outbox", t.sql.millis("published_at"))).await, first);
+    assert_eq!(t.sql.int(&published).await, first);
 
-    t.store.mark_published(&[id], AT_ONCE).await.unwrap();
     assert_eq!(grant_one(&*t.store, id, order).await, Granted::New);
-    assert_eq!(t.store.take_messages(1, LEASE).await.unwrap(), [], "its effect is there");
+    assert_eq!(t.store.take_messages(1, NEVER).await.unwrap(), [], "its effect is there");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +167,7 @@ async fn a_coupon_is_granted_once_whatever_tells_of_the_order_and_how_often() {
     let t = shop().await;
     let buyer = account(&t.store, 1_000).await;
     let order = by_balance(&t.store, buyer, "k").await;
-    let id = t.store.take_messages(1, LEASE).await.unwrap()[0].id;
+    let id = t.store.take_messages(1, NEVER).await.unwrap()[0].id;
     let (other, third) = (Uuid::now_v7(), Uuid::now_v7());
     let grants = [grant(id, order), grant(other, order), grant(third, OrderId::new())];
     let granted = t.store.grant_coupons("coupons", CAMPAIGN, &grants).await.unwrap();
@@ -213,7 +224,7 @@ async fn fifty_consumers_at_once_grant_each_order_one_coupon() {
     let t = shop().await;
     let second = t.second().await;
     many(&t, 40).await;
-    let told = t.store.take_messages(100, LEASE).await.unwrap();
+    let told = t.store.take_messages(100, NEVER).await.unwrap();
     let orders: Vec<_> = told.iter().map(order_of).collect();
     let mut consumers = JoinSet::new();
     for n in 0..50 {

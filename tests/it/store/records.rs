@@ -37,7 +37,7 @@ async fn a_key_that_is_processing_is_lost_and_tells_what_is_left_of_the_lease() 
     let again = t.store.claim(&request, LEASE).await.unwrap();
     let RecordState::Processing { lease_left } = lost(&again[0]).state else { panic!("{again:?}") };
     assert!(lease_left <= LEASE && lease_left > LEASE / 2, "{lease_left:?}");
-    assert_eq!(t.store.key_under_way(request[0].id.account).await.unwrap(), Some(request[0].id.key.clone()));
+    assert_eq!(t.store.buyer(request[0].id.account).await.unwrap().under_way, Some(request[0].id.key.clone()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,7 +50,7 @@ async fn a_key_that_is_done_is_lost_and_gives_the_stored_answer_byte_for_byte() 
     assert!(t.store.complete(&fence(&batch[0]), &given, KEY_TTL).await.unwrap());
     let again = t.store.claim(&[claim_request(&batch[0].asked)], LEASE).await.unwrap();
     assert_eq!(lost(&again[0]).state, RecordState::Done(given));
-    assert_eq!(t.store.key_under_way(batch[0].asked.account).await.unwrap(), None);
+    assert_eq!(t.store.buyer(batch[0].asked.account).await.unwrap().under_way, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,7 +102,7 @@ async fn a_released_key_is_retried_at_once_under_a_raised_epoch() {
     let t = TestStore::new().await;
     let batch = claimed(&t.store, vec![asked(account(&t.store, 0).await, "k", &[("A", 1)])]).await;
     t.store.release(&[fence(&batch[0])]).await.unwrap();
-    assert_eq!(t.store.key_under_way(batch[0].asked.account).await.unwrap(), None);
+    assert_eq!(t.store.buyer(batch[0].asked.account).await.unwrap().under_way, None);
     let again = t.store.claim(&[claim_request(&batch[0].asked)], LEASE).await.unwrap();
     assert_eq!(again, [ClaimResult::Won { epoch: 2, taken_over: true }]);
 }
@@ -214,6 +214,6 @@ async fn the_key_under_way_is_the_youngest_one() {
     // Two records of one millisecond would have no order: wait for the clock that both databases can tell.
     tokio::time::sleep(Duration::from_millis(5)).await;
     claimed(&t.store, vec![asked(buyer, "younger", &[("A", 1)])]).await;
-    assert_eq!(t.store.key_under_way(buyer).await.unwrap().unwrap().as_str(), "younger");
-    assert_eq!(t.store.key_under_way(account(&t.store, 0).await).await.unwrap(), None);
+    assert_eq!(t.store.buyer(buyer).await.unwrap().under_way.unwrap().as_str(), "younger");
+    assert_eq!(t.store.buyer(account(&t.store, 0).await).await.unwrap().under_way, None);
 }

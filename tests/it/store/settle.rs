@@ -56,7 +56,7 @@ async fn an_order_is_written_with_stock_balance_entry_payment_outbox_row_and_sto
     assert_eq!(payload, serde_json::json!({"order_id": id.to_string(), "account_id": buyer.to_string()}));
     let record = t.store.record(&record_id(buyer, "k")).await.unwrap().unwrap();
     assert_eq!((record.state, record.fingerprint), (RecordState::Done(answer), ask.fingerprint));
-    assert_eq!(t.store.key_under_way(buyer).await.unwrap(), None);
+    assert_eq!(t.store.buyer(buyer).await.unwrap().under_way, None);
     assert_books_balance(&t, 10).await;
 }
 

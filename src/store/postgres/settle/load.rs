@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::super::catalogue::product;
 use super::super::errors::{Stop, broken, column, stored, stored_option};
 use super::super::orders;
+use super::super::pools::Statement;
 use super::seconds;
 use crate::order::decide::{Asked, Decision, Shop, Standing};
 use crate::order::values::{AccountId, Cents, Fingerprint, Key, OrderId, Reference, Sku};
@@ -106,12 +107,18 @@ pub(super) fn accounts(batch: &[&Asked]) -> Vec<Uuid> {
 }
 
 /// A statement whose first seven parameters ask for what bears on the batch by key, reference and content.
-pub(super) fn asked_of(sql: &'static str, batch: &[&Asked]) -> super::super::pools::Statement {
+pub(super) fn asked_of(sql: &'static str, batch: &[&Asked]) -> Statement {
+    let statement = sqlx::query(sql)
+        .bind(batch.iter().map(|a| a.account.0).collect::<Vec<_>>())
+        .bind(batch.iter().map(|a| a.key.as_str().to_owned()).collect::<Vec<_>>());
+    named_and_noticed(statement, batch)
+}
+
+/// The next five parameters, by reference and content.
+pub(super) fn named_and_noticed(statement: Statement, batch: &[&Asked]) -> Statement {
     let named: Vec<_> = batch.iter().filter_map(|a| Some((a.account.0, a.request.reference.as_ref()?))).collect();
     let noticed: Vec<_> = batch.iter().filter_map(|a| Some((a, a.repeat_notice?))).collect();
-    sqlx::query(sql)
-        .bind(batch.iter().map(|a| a.account.0).collect::<Vec<_>>())
-        .bind(batch.iter().map(|a| a.key.as_str().to_owned()).collect::<Vec<_>>())
+    statement
         .bind(named.iter().map(|(account, _)| *account).collect::<Vec<_>>())
         .bind(named.iter().map(|(_, reference)| reference.as_str().to_owned()).collect::<Vec<_>>())
         .bind(noticed.iter().map(|(a, _)| a.account.0).collect::<Vec<_>>())

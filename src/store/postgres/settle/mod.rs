@@ -5,6 +5,7 @@
 //! order of an account is written under its account's lock, what [`load`] reads of standing orders is exact; the
 //! constraints on `orders` and the fences are what holds when something outside this service writes.
 
+pub(super) mod lately;
 pub(super) mod load;
 pub(super) mod outright;
 pub(super) mod write;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use sqlx::{Executor, PgConnection};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::errors::{Stop, column, is_taken};
@@ -14,16 +15,16 @@ use crate::order::values::{AccountId, Cents, Fingerprint, Sku};
 use crate::order::{Method, Order, PaymentStatus, Status};
 use crate::store::{Answer, SettleRules};
 
-/// The orders of the batch with all that follows them: lines, payments, entries, outbox rows. Parameters 15 to 37. Plain inserts,
-/// as nothing may be kept unless everything went in.
+/// The orders of the batch with all that follows them: lines, payments, entries, outbox rows. Parameters 15 to 37, and the condition
+/// for all of it. Plain inserts, as nothing may be kept unless everything went in.
 macro_rules! with_orders {
-    () => {
-        "new AS MATERIALIZED (
+    ($where:literal) => {
+        concat!("new AS MATERIALIZED (
             SELECT * FROM unnest($15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::text[], $20::text[],
                 $21::bigint[], $22::text[], $23::text[], $24::text[], $25::text[], $26::text[], $27::text[],
                 $28::uuid[], $29::text[])
                 AS new (id, account_id, key, reference, fingerprint, status, total, currency, method, token, note,
-                    provider_key, payment, message, payload)
+                    provider_key, payment, message, payload) ", $where, "
         ), placed AS (
             INSERT INTO orders (id, account_id, idempotency_key, reference, fingerprint, status, total, currency,
                 payment_method, note, created_at, updated_at)
@@ -31,7 +32,7 @@ macro_rules! with_orders {
             FROM new
         ), lines AS (
             INSERT INTO order_lines (order_id, line_no, sku, name, quantity, unit_price)
-            SELECT * FROM unnest($31::uuid[], $32::integer[], $33::text[], $34::text[], $35::integer[], $36::bigint[])
+            SELECT * FROM unnest($31::uuid[], $32::integer[], $33::text[], $34::text[], $35::integer[], $36::bigint[]) ", $where, "
         ), attempts AS (
             INSERT INTO payments (order_id, attempt, method, provider_key, token, amount, status, created_at,
                 updated_at, next_check_at)
@@ -42,7 +43,7 @@ macro_rules! with_orders {
         ), told AS (
             INSERT INTO outbox (id, topic, payload, created_at)
             SELECT message, 'order.paid', payload, $30 FROM new WHERE message IS NOT NULL
-        )"
+        )")
     };
 }
 pub(super) use with_orders;
@@ -86,7 +87,7 @@ statements! {
         ), balances AS (
             UPDATE accounts a SET balance = new.balance FROM unnest($13::uuid[], $14::bigint[]) AS new (id, balance)
             WHERE a.id = new.id AND a.id = ANY($13)
-        ), ", with_orders!(), "
+        ), ", with_orders!(""), "
         SELECT ARRAY(SELECT account_id FROM fenced WHERE created_at > '-infinity') AS accounts,
             ARRAY(SELECT key FROM fenced WHERE created_at > '-infinity') AS keys");
 
@@ -118,7 +119,7 @@ pub(super) async fn all(
     }
     let placed = placed(outcomes);
     let statement = changed(records(sqlx::query(WRITE), outcomes, rules), &placed, shop);
-    let statement = orders_and_lines(statement, &placed, shop, rules);
+    let statement = orders_and_lines(statement, &placed, shop.now, rules);
     let row = match transaction.fetch_one(statement).await {
         Err(error) if is_taken(&error) => return Ok(Written { lost, complete: false }),
         row => row?,
@@ -206,10 +207,10 @@ fn changed(statement: Statement, placed: &[&Outcome<'_>], shop: &Shop) -> Statem
 pub(super) fn orders_and_lines(
     statement: Statement,
     placed: &[&Outcome<'_>],
-    shop: &Shop,
+    now: OffsetDateTime,
     rules: &SettleRules,
 ) -> Statement {
-    lines(orders(statement, placed).bind(shop.now), placed).bind(millis(rules.first_check))
+    lines(orders(statement, placed).bind(now), placed).bind(millis(rules.first_check))
 }
 
 /// Parameters 15 to 29.
