@@ -1,7 +1,7 @@
 //! What the embedded pair is measured against: the same rows of the same schema by plain SQLite statements, prepared
 //! once, in a loop with one commit per order. Durable in the same way (WAL, `synchronous=FULL`), with the settings of
-//! the service's writer (`store/sqlite/connect.rs`). Left out, to the loop's advantage: the claim beforehand, and any
-//! reading of what stands.
+//! the service's writer (`store/sqlite/connect.rs`). Left out, to the loop's advantage: any reading of what stands, and the
+//! coupons that follow.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
