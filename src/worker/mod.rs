@@ -157,7 +157,7 @@ fn describe() {
     for event in EVENTS {
         metrics::counter!(MESSAGES, "event" => event).increment(0);
     }
-    describe_gauge!(relay::LAG, Unit::Seconds, "How long the oldest message waits that was never published.");
+    describe_gauge!(relay::LAG, Unit::Seconds, "How long the oldest message waits that no relay has taken.");
     describe_gauge!(coupons::ENTRIES, "Entries in the queue, acknowledged ones included until they are removed.");
     describe_gauge!(coupons::PARKED, "Entries that were given up and wait for an operator.");
     describe_gauge!(sweep::LAST_SUCCESS, Unit::Seconds, "When a sweep last did all it had to, in Unix time.");

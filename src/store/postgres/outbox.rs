@@ -28,10 +28,10 @@ statements! {
         WHERE id = ANY(ARRAY(SELECT id FROM due)) AND due_at <= now()
         RETURNING id, topic, payload";
 
-    /// In the order in which [`GRANT`] takes them.
+    /// In the order in which [`GRANT`] takes them. Due as from the first, so that the oldest stays the first.
     GIVE_BACK = "
         WITH held AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE)
-        UPDATE outbox SET publishings = greatest(publishings - 1, 0), due_at = clock_timestamp()
+        UPDATE outbox SET publishings = greatest(publishings - 1, 0), due_at = least(created_at, clock_timestamp())
         WHERE id = ANY(ARRAY(SELECT id FROM held))";
 
     /// Found by the relay's own index, in which what was never taken comes first: its time to be taken is that of its creation.

@@ -30,10 +30,11 @@ pub(super) const TAKE: &str = "
         due_at = $2 + min($4, $3 << min(publishings, 20))
     WHERE id IN (SELECT value FROM json_each($1))";
 
+/// Due as from the first, so that the oldest stays the first.
 pub(super) const GIVE_BACK: &str = concat!(
-    "UPDATE outbox SET publishings = max(publishings - 1, 0), due_at = ",
+    "UPDATE outbox SET publishings = max(publishings - 1, 0), due_at = min(created_at, ",
     now!(),
-    " WHERE id IN (SELECT value FROM json_each($1))"
+    ") WHERE id IN (SELECT value FROM json_each($1))"
 );
 
 pub(super) const LAG: &str = concat!(
